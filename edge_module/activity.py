@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from edge_module.qdisc import wire
 
-#: Minor of a class, or what else a simulator knows it by.
+#: Key of a class: its minor, or another in a simulator.
 Key = TypeVar('Key', bound=Hashable)
 
 

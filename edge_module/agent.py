@@ -187,7 +187,7 @@ class Agent:
         if self.enforcer.conflict is None:
             self.applied_generation = policy.generation if policy else 0
         else:
-            # What announces its end may come before the end can be read.
+            # The end of the conflict may be announced before it can be read.
             self._audit_due_s = min(self._audit_due_s,
                                     time.monotonic() + _CONFLICT_S)
         self._failure, self.is_failing = None, False

@@ -114,7 +114,7 @@ class Counters:
         self._in_policy: set[int] = set()
         self._of_class: dict[int, list[Total]] | None = None
         for row in saved:
-            # One of another version is left out.
+            # A row of another version is left out.
             with contextlib.suppress(msgspec.ValidationError):
                 name, base, last = msgspec.convert(row, _Row)
                 self.totals[name] = Total(base, last)
@@ -189,7 +189,7 @@ class Counters:
         if name is not None:
             yield name
             if name.kind == 'coflow' and minor >= minors.FURTHER:
-                # What the uplink sent less what coflows sent is others'.
+                # Bytes of others are the uplink's less those of coflows.
                 yield Name('uplink', 'further', '', name.where)
 
     def _name_of(self, minor: int) -> Name | None:

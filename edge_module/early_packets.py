@@ -37,7 +37,7 @@ class EarlyPackets:
     def __init__(self) -> None:
         self.rate_bps = 0.0
         self.limits_bps: dict[int, float] = {}
-        # By minor the sent bytes after which the packets are gone.
+        # Sent bytes by minor, after which the early packets are gone.
         self._last_bytes: dict[int, int] = {}
         self._until_s = 0.0
         # Before the first classification nothing is known of the flows.
@@ -67,7 +67,7 @@ class EarlyPackets:
         own, seats = minors.of_ports(ports), minors.seats(ports)
         begun, limited = set(), set()
         for ifindex, minor in new:
-            # What waits towards other hosts is no packet of this flow.
+            # Packets that wait towards other hosts are none of this flow.
             slot = slots.get(targets[minor][0])
             if self._waits(own[ifindex], stats):
                 begun.add(minor)

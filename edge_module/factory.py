@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 
-#: The shortest frame of Ethernet, without what the wire adds.
+#: Shortest frame of Ethernet, not counting the wire's overhead.
 FRAME_MIN_BYTES = 60
-#: Super-packets of 64 KiB are cut into frames where one takes longer than this
-#: on the uplink, which is up to 131 Mbit/s: what comes behind one, such as the
-#: host's own packets, waits for its end. Cutting costs processor time per
-#: frame. None is cut where the link's limit counts packets as the kernel does.
+#: Time on the uplink above which a super-packet of 64 KiB is cut into frames,
+#: reached up to 131 Mbit/s: packets behind it, such as the host's own, wait
+#: for its end. Cutting costs processor time per frame. None is cut where the
+#: link's limit counts packets as the kernel does.
 SUPER_PACKET_S = 0.004
 
 

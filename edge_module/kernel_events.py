@@ -147,7 +147,7 @@ def _listen_to_tables() -> socket.socket | None:
     sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW,
                          _NETLINK_NETFILTER)
     try:
-        # One's own changes are announced too, entry by entry.
+        # Room for announcements of our own changes, too, entry by entry.
         sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
         sock.bind((0, 0))
         sock.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, _NFNLGRP_NFTABLES)

@@ -27,8 +27,8 @@ LOG = logging.getLogger(__name__)
 
 #: Seconds for which the class of an ended coflow stays for its last packets.
 GRACE_S = 5.0
-#: Of the uplink, guaranteed to all that is unmanaged while there is no policy;
-#: a policy brings its own.
+#: Share of the uplink that is guaranteed to all unmanaged traffic while there
+#: is no policy; a policy brings its own.
 DEFAULT_SHARE = 0.02
 
 

@@ -131,7 +131,8 @@ class Link:
             address: talk.Address | None = None
             try:
                 if not self._addresses:
-                    # One that hangs still accepts connections.
+                    # Servers that failed come last: a server that hangs still
+                    # accepts connections.
                     self._addresses = sorted(rest.find(), key=lambda one: (
                         one[:2] in self._failed))
                 address = self._addresses[0]
@@ -234,7 +235,7 @@ class Link:
                     self._train = train
                     self._changed.notify_all()
 
-    # What the other threads see.
+    # State that other threads see.
 
     def _set_up(self, is_up: bool) -> None:
         with self._changed:

@@ -24,7 +24,7 @@ LOG = logging.getLogger(__name__)
 
 #: Notifications kept for a controller that is away; the oldest go first.
 QUEUE_SIZE = 10_000
-#: Of one attempt to deliver; it is tried again.
+#: Time of one attempt to deliver; a failed one is repeated.
 TIMEOUT_S = 5.0
 EVENTS = ('instance.', 'compute_task.')
 

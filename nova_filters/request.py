@@ -59,7 +59,7 @@ def requires_a_place(spec: Any, conf: cfg.ConfigOpts) -> bool:
     found = _scheduler_hints(spec)
     metadata: dict[str, Any] = {}
     if not any(key.startswith(hints.TM) for key in found):
-        # Beside a matrix in the hints, wishes in the metadata do not count.
+        # With a matrix in the hints, wishes in the metadata do not count.
         found, metadata, _instance = read_hints(spec, conf)
     if not {hints.WITHIN, hints.SPREAD} & {*found, *metadata}:
         return False

@@ -4,7 +4,9 @@
 
 import ast
 import functools
+import io
 import pathlib
+import tokenize
 from typing import NamedTuple
 
 
@@ -52,6 +54,26 @@ def read(path: pathlib.Path) -> Source:
     return Source(ast.get_docstring(tree) or '', tuple(openings),
                   tuple(undocumented), frozenset(methods),
                   tuple(imports), frozenset(reaches))
+
+
+def comments(text):
+    """List the comments of a module: number of the first line and text.
+
+    Comments on lines below each other are one.
+    """
+    found, end = [], None
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type != tokenize.COMMENT:
+            continue
+        line, column = token.start
+        is_alone = not token.line[:column].strip()
+        said = token.string.lstrip('#:').strip()
+        if is_alone and end == (line - 1, column):
+            found[-1] = found[-1][0], f'{found[-1][1]} {said}'
+        else:
+            found.append((line, said))
+        end = (line, column) if is_alone else None
+    return found
 
 
 def _definitions(owner):

@@ -40,11 +40,11 @@ from virtco.wire import health
 
 LOG = logging.getLogger(__name__)
 
-#: A process that does not lead reads the model again so often.
+#: Time between two reads of the model by a process that does not lead.
 FOLLOW_S = 1.0
-#: The leader looks so often for what no peer told.
+#: Time between the leader's looks for changes that no peer told of.
 CHECK_S = 5.0
-#: A process tests itself so often.
+#: Time between two self-tests of a process.
 TEST_S = 15.0
 #: The leader answers another process in this time, or not at all.
 ASK_S = 2.0
@@ -230,7 +230,7 @@ class App:
         if self._conf.probe.check_groups == 'always':
             self.decide.orders.planned(planned)
 
-    # What is done again and again.
+    # Periodic work.
 
     def _look(self) -> None:
         """Follow the leader."""

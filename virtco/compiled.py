@@ -24,7 +24,7 @@ from typing import Any
 
 LOG = logging.getLogger(__name__)
 
-#: setup.py compiles these. What a kernel calls comes before it.
+#: Kernels that setup.py compiles, each after the kernels that it calls.
 KERNELS = (
     'virtco.scheduling.rater_kernel',
     'virtco.scheduling.order_kernel',

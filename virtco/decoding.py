@@ -66,8 +66,8 @@ class Decoder(Generic[_T]):
             found: _T = self._decoder.decode(raw)
             return found
         except msgspec.DecodeError as error:
-            # A wrong type is found before the rest is read, which may be no
-            # JSON; and this says what is wrong with NaN.
+            # The decoder stops at a wrong type, though the rest may be no
+            # JSON, and does not name a NaN; ``loads`` finds both.
             self._refuse(loads(raw.decode()), str(error))
         except RecursionError:
             raise _too_deep() from None

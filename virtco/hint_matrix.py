@@ -23,7 +23,7 @@ from virtco.model import coflow as coflow_model
 
 TM = 'virtco:tm'
 MAX_ITERATIONS = 10 ** 9
-#: Of the time of an iteration; 30 days.
+#: Longest time of an iteration: 30 days.
 MAX_PERIOD_S = 30 * 86400.0
 MIN_PERIOD_S = 1e-3
 #: Keys of a named matrix that say how it recurs.

@@ -306,5 +306,6 @@ def _of_libraries(conf: cfg.ConfigOpts, sections: Mapping[str, set[str]]
         try:
             yield group, loading.get_auth_plugin_conf_options(plugin)
         except ks_exceptions.AuthPluginException:
-            # That is a problem of its own, and the only one.
+            # A missing plugin is a problem of its own: none of its options is
+            # called unknown.
             yield group, [cfg.Opt(name) for name in sections[group]]

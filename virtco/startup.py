@@ -22,7 +22,7 @@ class Startup:
 
     def __init__(self) -> None:
         self.since = time.time()
-        #: What is being done; None when the start is over.
+        #: Step that is being done; None when the start is over.
         self.what: str | None = 'its first step'
         self._failure: str | None = None
 

@@ -209,7 +209,7 @@ class NftClassifier:
                           for name in devices])
         return {(devices[name], address): seen
                 for output in self.kernel.nft_read(listings)
-                # One that was lost is put right by the audit.
+                # A set that was lost is put right by the audit.
                 if output is not None
                 for name, found in nft_listing.counted_sets(output).items()
                 if name in devices for address, seen in found.items()}

@@ -33,8 +33,8 @@ UNMANAGED = {False: CONTROL, True: ('to', *CONTROL, 'seen', 'others')}
 STRANGERS = 'strangers'
 # Chains with one fixed rule each.
 FIXED = (*CONTROL, STRANGERS)
-# One port fills at most a sixteenth of the set: it holds only addresses that
-# have sent the VM something (NEAR).
+# Most entries of the set. A port fills at most a sixteenth of it, with the
+# addresses that have sent its VM something (NEAR).
 _MOST_SEEN, _SEEN_S = 16384, 4
 # Datagrams whose later fragments are awaited.
 FRAGMENTS = ('frag4', 'frag6')
@@ -109,9 +109,9 @@ class Hook:
         """Return the commands that replace the table, if there is one, by one
         without ports, rules and entries.
         """
-        # Without a size the kernel takes a hash table that grows; for a
-        # million entries it would walk two million buckets per map and
-        # reading.
+        # Maps have no size, so that the kernel takes a hash table that grows;
+        # sized for a million entries it would walk two million buckets per map
+        # and reading.
         return '\n'.join([f'add table {TABLE}', f'delete table {TABLE}',
                           f'add table {TABLE}', *(
             f'add map {TABLE} {name} {{ type {" . ".join(types)} : classid; '

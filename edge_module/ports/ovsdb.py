@@ -86,7 +86,7 @@ class OvsDb(base.PortSource):
         """
         if self._api is None:
             try:
-                # What came in time until a try ran out of it is kept: on a
+                # A try that runs out of time keeps the part that came: on a
                 # slow machine the whole database may take more than one.
                 if self._starting is None:
                     self._starting = self._new_api()

@@ -16,7 +16,7 @@ import struct
 from edge_module.privileged import kernel_calls as kernel
 from edge_module.qdisc import wire
 
-#: What a VM sends and receives at the most, bit/s; None: no limit.
+#: Most that a VM sends and receives, bit/s; None: no limit.
 Caps = tuple[float | None, float | None]
 NONE: Caps = (None, None)
 

@@ -22,8 +22,8 @@ from edge_module.qdisc import shared_root
 from edge_module.qdisc import wire
 from edge_module.tcplan import vf_rates
 
-# Without this flag older kernels send the answer to all listeners, but not to
-# the requesting socket.
+# Needed by older kernels, which else answer all listeners, but not the
+# requesting socket.
 _NLM_F_ECHO = 8
 _AT_UPLINK = (operations.AddIngress, operations.Redirect)
 _AT_IFB = (operations.MatchPair, operations.DeletePair)

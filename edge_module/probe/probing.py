@@ -124,6 +124,6 @@ class ProbeService:
         if (flow.rate_bps if start_s is None else flow.sent_bytes) <= 0:
             raise protocol.ProbeError('the connection was too short')
         if start_s is not None:
-            # Of a round that fills links, which count whole frames.
+            # A round fills links, which count whole frames.
             flow = flow.in_frames(asked.window_s)
         return flow

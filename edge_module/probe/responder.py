@@ -24,11 +24,11 @@ from edge_module.probe import trains
 
 LOG = logging.getLogger(__name__)
 
-# Of <asm-generic/socket.h>: not in the socket module.
+# Options in <asm-generic/socket.h> that the socket module lacks.
 _SO_TIMESTAMPNS = 35
 _SO_RCVBUFFORCE = 33
 _TIMESPEC = struct.Struct('@qq')
-#: Holds the longest burst, with what the kernel adds to a packet.
+#: Room for the longest burst, with the kernel's overhead of each packet.
 _BUFFER_BYTES = 16 * 2 ** 20
 _QUIET_S = 0.05
 _MAX_QUIET_S = 0.5

@@ -72,7 +72,7 @@ _IP_BYTES = {socket.AF_INET: 20, socket.AF_INET6: 40}
 _MAX_LINE_BYTES = 16384
 #: How much later than this end the peer may hear of the measurement.
 _UNEXPECTED_S, _RETRY_S = 3.0, 0.2
-# Of <bits/in.h>, <linux/in6.h>: not in the socket module.
+# Options in <bits/in.h>, <linux/in6.h> that the socket module lacks.
 _IP_MTU, _IPV6_MTU = 14, 24
 
 _T = TypeVar('_T')

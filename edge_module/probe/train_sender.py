@@ -18,7 +18,7 @@ from virtco.wire import edge_policy
 
 LOG = logging.getLogger(__name__)
 
-# Of <linux/udp.h>: not in the socket module.
+# Option in <linux/udp.h> that the socket module lacks.
 _UDP_SEGMENT = 103
 #: The edge module's HTB sends packets with its own handle as their priority
 #: directly, past its classes.
@@ -37,7 +37,7 @@ _PAUSE_S = 0.001
 #: Share of other traffic in the uplink's bytes, at either end, above which the
 #: rate is only a lower bound.
 _FOREIGN_SHARE = 0.05
-#: What a device says that cannot cut super-packets.
+#: Errors of a device that cannot cut super-packets.
 _UNCUT = (errno.EIO, errno.EINVAL, errno.EMSGSIZE)
 
 

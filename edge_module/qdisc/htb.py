@@ -151,7 +151,7 @@ class Uplink:
         return found
 
     def _read(self, root: int) -> dict[int, wire.ClassStats]:
-        # Without a parent, each leaf's own class comes as well.
+        # Asked below this root only: else each leaf's own class comes as well.
         return dict(filter(None, (
             wire.read_stats(body, root >> 16) for body in self.kernel.tc_dump(
                 wire.dump_request(wire.RTM_GETTCLASS, self.ifindex(),
@@ -173,7 +173,8 @@ class Uplink:
             ['instead' if seen.present else 'root'], ['link']]
         for parts in ([] if seen.is_inside else steps) + [
                 ['container', 'sieve', 'tree']]:
-            # The helper looks at what stands before each call.
+            # Separate calls: the helper looks at the present qdiscs before
+            # each.
             change(self.kernel, [operations.Share(ifindex, part)
                                  for part in parts],
                    f'share the qdisc of {self.dev}', (errno.EEXIST,))

@@ -22,9 +22,10 @@ HANDLE = wire.INSIDE & 0xffff0000
 LINK = HANDLE | 0xfffe
 #: Least minor of a class that is no queue's.
 NO_QUEUE = 0xf001
-#: By this divisor a root is known as ours; each class names its quantum.
+#: Divisor by which a root is known as ours. It decides nothing, as each class
+#: names its quantum.
 R2Q_MARK = wire.R2Q_MARK + 1
-# As Open vSwitch names queue 0, which takes what no filter matches.
+# Open vSwitch's class of queue 0, which takes packets that no filter matches.
 _DEFAULT = 1
 # The filter is known as ours by its preference.
 _INFO = wire.filter_info(wire.R2Q_MARK, wire.ETH_P_ALL)

@@ -64,12 +64,13 @@ _STATS_BASIC, _STATS_QUEUE, _STATS_PKT64 = 1, 3, 8
 _LINKLAYER_ETHERNET = 1
 _NS_PER_TICK = 64
 _U32_MAX = 0xFFFFFFFF
-# Time of sending at full rate that a class may save up: some super-packets
-# at 1 Gbit/s, so that those that meet need no timer each, and a timer may be
-# late; far less than what a switch holds.
+# Time of sending at full rate that a class may save up: some super-packets at
+# 1 Gbit/s, so that packets that meet need no timer each, and a timer may be
+# late; far less than a switch holds.
 _BURST_S = 0.004
 _MIN_BURST_BYTES = 1600
-# Of which 4 ms are more from 1 Gbit/s on; switches hold little more.
+# Most that a class saves up, reached from 1 Gbit/s on; switches hold little
+# more.
 _MAX_BURST_BYTES = 512 * 1024
 
 # A message without its header: type, flags, body.

@@ -31,7 +31,7 @@ IDLE_RATE_BPS = units.BITS_PER_BYTE
 SUPER_PACKET_BYTES = 64 * 1024
 WHOLE_BYTES = 1024 * 1024
 
-# What the fields of the kernel's structures hold.
+# Ranges of the fields of the kernel's structures.
 Minor = Annotated[int, msgspec.Meta(ge=0, lt=2 ** 16)]
 _RateBps = Annotated[int, msgspec.Meta(ge=units.BITS_PER_BYTE, le=10 ** 15)]
 _Bytes = Annotated[int, msgspec.Meta(ge=0, lt=2 ** 32)]

@@ -85,7 +85,7 @@ def plan_update(current: Mapping[int, model.HtbClass],
         elif minor not in leaving and not wanted.stands_as(have):
             (lower if wanted.rate_bps < have.rate_bps else raise_).append(
                 wanted)
-    # Leaves first, the link last: what is guaranteed never exceeds it.
+    # Leaves first, the link last: the guarantees never exceed it.
     lower.reverse()
     for minor in sorted(leaving):
         idle = dataclasses.replace(

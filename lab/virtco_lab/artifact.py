@@ -130,7 +130,7 @@ def run(wanted: Sequence[Step], output: pathlib.Path) -> list[str]:
 
 def _fails(step: Step, output: pathlib.Path) -> str:
     """Run it; return its failures, none when all went well."""
-    # Of this very installation.
+    # The program of this installation, whatever the path finds.
     program = pathlib.Path(sys.executable).with_name(step.argv[0])
     log = output / f'{step.name}.log'
     try:

@@ -94,7 +94,7 @@ def _html(source: str, page: pathlib.Path) -> str:
         source, source_path=str(page), writer='html5', settings_overrides={
             'stylesheet_path': '', 'embed_stylesheet': False,
             'raw_enabled': False, 'output_encoding': 'unicode',
-            # What only Sphinx knows becomes plain text, too.
+            # Markup that only Sphinx knows becomes plain text, too.
             'report_level': 4, 'halt_level': 4, 'input_encoding': 'utf-8'})
     return str(found)
 

@@ -9,20 +9,24 @@ import pytest
 
 from tests import sources
 from tests.unit import test_layers as layers
+from virtco import compiled
 
 PRODUCT = ('virtco', 'edge_module', 'nova_filters', 'lab/virtco_lab',
            'tenant/virtco_tenant')
 # First lines without a subject, or with a pronoun or "what" in its place.
 VAGUE = re.compile(r'\b(of|by|from|to|for|with|all|is|and|,) what\b'
-                   r'|\b(anew|so many|so often|whoever)\b')
+                   r'|\b([Aa]new|[Ss]o many|[Ss]o often|[Ww]hoever)\b')
 RIDDLE = re.compile(
     r'^(Of|Those|Ones?|It|What|Which|Whom|By|Towards|Without|That|Others)\b'
     f'|{VAGUE.pattern}')
+# A what-if has a name.
+WHAT = re.compile(r'\b[Ww]hat\b(?!-if)')
 
 
 @pytest.mark.parametrize('line', [
-    'Of each host.', 'What was measured.', 'One class of the tree.',
-    'Rate of what arrived.', 'At most so many within a minute.'])
+    'Of each host.', 'What was measured.', 'So many hosts at most.',
+    'One class of the tree.', 'Rate of what arrived.',
+    'At most so many within a minute.'])
 def test_a_riddle_is_found(line):
     assert RIDDLE.search(line)
 
@@ -46,7 +50,29 @@ def test_what_is_no_noun():
     found = [f'{path.relative_to(layers.ROOT)}:{number}: {line}'
              for path in layers._sources(PRODUCT)
              for number, line in sources.read(path).openings
-             if re.search(r'\b[Ww]hat\b', line)]
+             if WHAT.search(line)]
+    assert not found, '\n'.join(found)
+
+
+def test_comments_are_read_as_paragraphs():
+    assert sources.comments('''\
+a = 1  # One.
+#: Two
+#: lines.
+if a:
+    # Another.
+    b = '# none'
+    # Its own.
+''') == [(1, 'One.'), (2, 'Two lines.'), (5, 'Another.'), (7, 'Its own.')]
+
+
+def test_comments_open_with_their_subject():
+    """A compiled kernel is known by its source: it changes with its code."""
+    kernels = set(map(compiled.source, compiled.KERNELS))
+    found = [f'{path.relative_to(layers.ROOT)}:{number}: {comment}'
+             for path in layers._sources(PRODUCT) if path not in kernels
+             for number, comment in sources.comments(path.read_text())
+             if RIDDLE.search(comment) or WHAT.search(comment)]
     assert not found, '\n'.join(found)
 
 

@@ -249,7 +249,7 @@ def _at_least(volumes: Matrix, slowness: Matrix,
     n = len(volumes)
     others = ~np.eye(n, dtype=bool)
     largest = -np.sort(-np.where(others, volumes, 0.0), axis=1)[:, :n - 1]
-    # Of sparse volumes few columns are left.
+    # Sparse volumes leave few columns.
     largest = largest[:, :max(1, int((largest > 0).sum(axis=1).max()))]
     width = largest.shape[1]
     fastest, near_s = (_least_of(one[others].reshape(n, n - 1), width)

@@ -52,7 +52,7 @@ def edges_of(shape: Shape, n: int, is_reduce: bool = False) -> Indices:
         found = [(rank - 1, rank) for rank in ranks]
     elif shape is Shape.BINARY:
         found = [(_above(rank), rank) for rank in ranks]
-        if is_reduce:  # It hears from the lower rank first.
+        if is_reduce:  # A parent hears from the lower rank first.
             found.sort(key=lambda edge: (_level(edge[1]), -edge[1]))
     elif is_reduce:
         found = trees.binomial(n, 0)

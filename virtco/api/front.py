@@ -51,6 +51,6 @@ class Front:
                     found.group(1),
                     [offer['host'] for offer in asked['hosts']], why)
             except (ValueError, TypeError, KeyError, RecursionError):
-                pass  # the API will say what is wrong with it
+                pass  # the API names the error
         return _UNAVAILABLE, error.Failure(error.Error(
             code='virtco.starting', title='Starting', detail=why))

@@ -34,7 +34,7 @@ Wsgi = Callable[[dict[str, Any], Any], Iterable[bytes]]
 
 LOOPBACK = ('127.0.0.1', '::1', 'localhost')
 
-#: What only services ask for; reading a placement is for its owner, too.
+#: Paths that only services use; a placement's owner reads it, too.
 _SERVICE = re.compile(
     r'/v1/(?:hosts/[^/]+/policy|distributor|notifications)')
 _PLACEMENT = re.compile(r'/v1/placements/[^/]+')
@@ -45,7 +45,7 @@ FEWEST_THREADS = 4
 #: Connections at the same time, all ports together; edge modules have theirs
 #: to the distributor.
 MAX_CONNECTIONS = 4096
-#: Of a request; the longest are topologies.
+#: Most bytes in the body of a request; the longest are topologies.
 MAX_BODY_BYTES = 4 * 1024 * 1024
 #: After which a connection is closed that sent half a request, or none.
 SILENCE_S = 60

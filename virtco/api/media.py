@@ -21,7 +21,7 @@ def decode(request: falcon.Request, decoder: decoding.Decoder[_T]) -> _T:
     :raises virtco.exception.Invalid: naming field, value and limit.
     """
     if not (request.content_type or '').startswith(falcon.MEDIA_JSON):
-        request.get_media()  # which says what is wrong
+        request.get_media()  # raises the error that names the type
     raw = request.bounded_stream.read()
     if not raw:
         raise falcon.MediaNotFoundError('JSON')

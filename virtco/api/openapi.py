@@ -29,7 +29,7 @@ _TEMPLATE = '#/components/schemas/{name}'
 _IVAR = re.compile(r'(?ms)^:ivar (\w+): (.*?)(?=^:ivar |\Z)')
 
 
-#: Of each operation by its name: request, status and response.
+#: Samples by the operation's name: request, status and response.
 Samples = Mapping[str, Mapping[str, Any]]
 
 

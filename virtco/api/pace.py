@@ -23,13 +23,13 @@ OPEN_PATHS = ('/', '/v1', '/health', '/metrics')
 #: second and at once; a list of 500 coflows of 12 VMs takes 90 ms.
 CPU_PER_S = 0.05
 BURST_CPU_S = 1.0
-#: What a request takes before it is handled: its token is checked.
+#: Processor time of a request before it is handled: its token is checked.
 TOKEN_CPU_S = 0.002
 #: Requests on open paths, in the long run per second and address, and at once.
 OPEN_PER_S = 20
 OPEN_BURST = 4 * OPEN_PER_S
-#: Who owes less than this time waits and is answered, so that a client that
-#: sends one request after the other is slowed down and never refused.
+#: Debt in processor time up to which a client waits and is answered: one that
+#: sends its requests one after another is slowed down, never refused.
 HELD_S = 1.0
 
 

@@ -15,7 +15,7 @@ from virtco import exception
 from virtco.api import media
 from virtco.wire import api_versions as wire
 
-#: Each with what it brought, oldest first.
+#: Versions with their changes, oldest first.
 VERSIONS = [
     '1.0',  # The first one.
 ]

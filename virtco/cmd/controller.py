@@ -228,7 +228,7 @@ def spare_libraries() -> None:
     """
     gc.collect()
     gc.freeze()
-    # The next computation replaces most of what one makes.
+    # Objects of one computation are mostly replaced by the next one.
     gc.set_threshold(10_000)
 
 
@@ -248,7 +248,8 @@ def _server(conf: cfg.ConfigOpts, program: Program,
             raise exception.ConfigInvalid(
                 why=f'{host} port {port}: {error}') from error
     ports = [one.getsockname()[1] for one in found]
-    # In one line, the API's last: whoever looks for it finds it or nothing.
+    # A single line with the API's address last: a program that waits for it
+    # reads all addresses or none.
     LOG.info('Listening on %s.', '; '.join(reversed([
         f'{host}, port {port}' for (host, _), port in zip(
             program.listens_on(conf), ports, strict=True)])))

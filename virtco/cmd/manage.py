@@ -18,7 +18,7 @@ from virtco.follow import nova
 from virtco.follow import rebuild
 from virtco.follow import transitions
 
-#: Lines on what is skipped.
+#: Lines about skipped servers, at most.
 SHOWN = 20
 
 

@@ -8,7 +8,7 @@ from keystoneauth1 import loading
 from oslo_config import cfg
 
 GROUP = 'nova'
-# Of keystoneauth: where in the catalogue Nova is, and TLS.
+# Options of keystoneauth that find Nova in the catalogue, and those of TLS.
 _USED = ('valid_interfaces', 'region_name', 'endpoint_override', 'cafile',
          'certfile', 'keyfile', 'insecure')
 

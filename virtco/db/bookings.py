@@ -16,7 +16,7 @@ from virtco.model import states
 
 _TABLES = models.Base.metadata.tables
 _MEMBERS, _CLAIMS = _TABLES['members'].c, _TABLES['claims'].c
-#: Columns of what Nova showed, in the order of a demand's resources.
+#: Columns of the room that Nova showed, in the order of a demand's resources.
 ROOM = ('room_vcpus', 'room_memory_mb', 'room_disk_gb')
 DEMAND = ('vcpus', 'memory_mb', 'disk_gb')
 
@@ -31,7 +31,7 @@ _COUNTS = ~sa.and_(
     _MEMBERS.group_id == sa.bindparam('group_id'), sa.or_(
         _MEMBERS.row_index == sa.bindparam('row_index', type_=sa.Integer),
         _MEMBERS.state == sa.bindparam('anew')))
-_IS_YOUNG = sa.or_(_MEMBERS.expires_at > 0,  # what is not null, by the index
+_IS_YOUNG = sa.or_(_MEMBERS.expires_at > 0,  # not null, by the index
                    _MEMBERS.placed_at > sa.bindparam('since_s'))
 
 

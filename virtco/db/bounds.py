@@ -23,7 +23,7 @@ SILENT_S = 5
 MIGRATING_S = 600
 #: A server that acknowledges nothing for this time is gone.
 UNREACHABLE_S = 10
-#: A server that acknowledges what it gets, but answers nothing, stands still.
+#: A server that acknowledges queries but answers none for this time hangs.
 ANSWER_S = 10
 #: Time to connect and to log in.
 CONNECT_S = 5

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from virtco.db import models
 
 _ROWS = msgspec.json.Decoder(list[tuple[int, int, float]])
-#: By the digest of their text, as long as somebody else has them.
+#: Matrices by the digest of their text, as long as somebody else holds them.
 _KNOWN: 'weakref.WeakValueDictionary[bytes, matrices.Matrix]' = (
     weakref.WeakValueDictionary())
 

@@ -19,7 +19,7 @@ from virtco.model import states
 
 _ONLY_ROW = 1
 
-# Built once: building one anew costs more than the database takes to run it.
+# Built once: building a statement takes longer than running it.
 _CLUSTER = models.Base.metadata.tables['cluster'].c
 _GENERATION = sa.select(_CLUSTER.generation).where(_CLUSTER.id == _ONLY_ROW)
 _ADVANCE = sa.update(models.Base.metadata.tables['cluster']).where(
@@ -261,7 +261,7 @@ def retire(session: orm.Session, group: models.Group, now_s: float) -> None:
     group.retired_at = now_s
     for coflow in coflows(session, group.id):
         if coflow.state != states.CoflowState.DONE:
-            # It was not sent to the end.
+            # A coflow that was not sent to the end has no measured time.
             coflow.measured_cct_s = coflow.measured_cct_error_s = None
             coflow.why = 'ended: no VM of its group is left'
         coflow.state = states.CoflowState.RETIRED

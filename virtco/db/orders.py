@@ -11,7 +11,7 @@ from sqlalchemy import orm
 from virtco import exception
 from virtco.db import models
 
-#: Of each kind, beside those that are not over.
+#: Orders that are over, kept of each kind.
 MOST_KEPT = 50
 WAITING, RUNNING, DONE, FAILED = 'waiting', 'running', 'done', 'failed'
 

@@ -23,7 +23,7 @@ from virtco import exception
 from virtco.db import bounds
 
 T = TypeVar('T')
-#: What to install for the modules that SQLAlchemy's URLs ask for.
+#: Packages to install for the modules that SQLAlchemy's URLs ask for.
 DRIVERS = {'MySQLdb': 'mysqlclient', 'psycopg': "'psycopg[binary]'",
            'psycopg2': 'psycopg2-binary', 'pymysql': 'PyMySQL'}
 #: How long a write waits for its turn when no VM's boot waits for it.
@@ -99,8 +99,8 @@ class Database:
         """Open a read-only session over one consistent snapshot."""
         self._file.check()
         with translated(), self._readers() as session:
-            # What was read stays readable: a session that is closed forgets
-            # its objects before their transaction ends.
+            # Rows stay readable: the session, when it closes, lets go of its
+            # objects before their transaction ends.
             yield session
 
     @contextlib.contextmanager
@@ -178,7 +178,7 @@ def _url(connection: str) -> sa.URL:
     try:
         url = sa.make_url(connection)
         url.get_dialect().import_dbapi()
-        # Of MySQL's, utf8 has no room for every character.
+        # MySQL's utf8 has no room for every character.
         return (url.update_query_dict({'charset': 'utf8mb4'})
                 if url.get_backend_name() in ('mysql', 'mariadb') else url)
     except ModuleNotFoundError as error:

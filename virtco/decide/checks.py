@@ -36,7 +36,7 @@ LOG = logging.getLogger(__name__)
 MOST_HOSTS = 1024
 MOST_WAITING = 16
 POLL_S = 0.02
-#: A round whose connections did not all send together is tried so often.
+#: Attempts at a round whose connections did not all send together.
 TRIES = 2
 
 

@@ -18,18 +18,19 @@ from virtco.scheduling.periodic import guard as guard_model
 from virtco.scheduling.periodic import jobs as jobs_model
 from virtco.state import schedule_input as known
 
-#: So many jobs at most are guarded, the most intense ones.
+#: Jobs that are guarded at most, the most intense ones.
 MOST_JOBS = 64
-#: Of jobs with shorter iterations the controller hears too late.
+#: Shortest iteration of a guarded job: of shorter ones the controller hears
+#: too late.
 LEAST_PERIOD_S = 20.0
 #: TCP takes a little longer than a link at its full rate.
 LONGER = 1.1
-#: Rates change with what else is on the links. Jobs whose times changed by
-#: less keep their deadlines.
+#: Relative change of a job's times up to which it keeps its deadlines: rates
+#: change with the other traffic on the links.
 SAME = 0.1
-#: Periods that a job may be behind its deadline. Who is further behind has
-#: paused, or has other iterations than were hinted: its deadlines begin anew,
-#: so often at most while the same jobs meet.
+#: Periods that a job may be behind its deadline. A job further behind has
+#: paused, or has other iterations than were hinted: its deadlines restart, at
+#: most MOST_ANEW times while the same jobs meet.
 MOST_BEHIND, MOST_ANEW = 2.0, 3
 
 

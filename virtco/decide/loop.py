@@ -44,7 +44,7 @@ class Loop(threading.Thread):
         self._stopping = False
         self._has_led = True
         self._is_blind = False
-        #: Whether what is computed holds; else it is to be looked at only.
+        #: Whether this process leads; if not, its policies are only looked at.
         self.leads: Callable[[], bool] = lambda: True
         #: The newest.
         self.policies = policy_documents.none()
@@ -98,7 +98,7 @@ class Loop(threading.Thread):
             self.look()
             return
         if not self._has_led:
-            # What was only looked at was never published.
+            # Policies computed without leading were never published.
             self._has_led = True
             self.policies = policy_documents.none()
         with self._metrics.resolve_seconds.time():

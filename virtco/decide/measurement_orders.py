@@ -39,7 +39,7 @@ LOG = logging.getLogger(__name__)
 
 TURN_S = 0.5
 CHECK, PROBE, SCHEDULE = 'check', 'probe', 'schedule'
-#: What the schedule measures is written down so often.
+#: Time between two writes of the schedule's state.
 SCHEDULE_S = 5.0
 #: No leader takes up an order that is older.
 CHECK_EXPIRES_S = 1800.0
@@ -88,7 +88,7 @@ class Orders:
         self._clock = clock
         self._leads = False
         self._lock = threading.Lock()
-        # Of its own: placements do not wait for the database here.
+        # A lock of its own: placements must not wait for the database here.
         self._new_lock = threading.Lock()
         self._taken: dict[str, _Taken] = {}
         self._schedule: tuple[float, str] = (-SCHEDULE_S, '')

@@ -68,13 +68,13 @@ class _Train:
     #: Known to these two hosts only, for this train only.
     key: str = dataclasses.field(
         default_factory=lambda: secrets.token_hex(32), repr=False)
-    #: What differs from the schedule's trains.
+    #: Fields that differ from those of the schedule's trains.
     order: dict[str, Any] = dataclasses.field(default_factory=dict)
-    #: Where its result goes, beside those that are kept.
+    #: Results of the order that the train belongs to; its own is added.
     results: asked.Results = dataclasses.field(default_factory=dict)
     #: An operator asked for it: its result is not kept.
     is_asked: bool = False
-    #: Of all connections of a round; None where there is no common time.
+    #: Time at which all connections of a round start; None without a round.
     start_s: float | None = None
     fetched: bool = False
     announced: bool = False
@@ -98,7 +98,7 @@ class Prober:
         self._counts = counts or metrics.Metrics()
         self._clock = clock
         self._lock = threading.RLock()
-        #: By sender, and by receiver.
+        #: Trains by sender, and by receiver.
         self._trains: dict[str, _Train] = {}
         self._expected: dict[str, _Train] = {}
         self._schedule: schedule.Schedule | None = None
@@ -304,7 +304,8 @@ class Prober:
                 or self._held):
             return
         self._next_look_s = now_s + self._conf.interval_s
-        # A train would disturb a busy coflow, and see what it leaves.
+        # Idle pairs only: a train would disturb a busy coflow, and measure the
+        # rest that the coflow leaves.
         found = self._measurable(now_s, STALE_REPORT_S, True)
         self._begin_asked(plan, found, now_s)
         pairs = plan.next(found.links_bps, now_s, awaited=found.awaited,

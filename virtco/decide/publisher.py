@@ -55,8 +55,8 @@ class Publisher:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._numbered: dict[str, _Numbered] = {}
-        #: Generation of hosts that come: what was forgotten and comes back
-        #: has a policy up to it.
+        #: Generation that new hosts start after: at least that of each host
+        #: that was forgotten and may come back with its old policy.
         self._newest = 0
         #: Are called with the hosts that have a new policy.
         self.on_publish: list[Callable[[Collection[str]], None]] = []

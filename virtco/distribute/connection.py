@@ -113,7 +113,8 @@ class Peer:
         try:
             message = messages.decode(inner)
             if isinstance(message, messages.Hello):
-                # It came back, or its messages were left out for a while.
+                # The host came back, or its messages were left out for a
+                # while.
                 self.drop(host)
             seat = self.seats.get(host)
             if seat is None:
@@ -175,7 +176,7 @@ class Connection(asyncio.Protocol):
             return list(self.peer.seats.values())
         return [self.seat] if self.seat is not None else []
 
-    # What asyncio calls.
+    # Calls by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport, and limit the time until the hello."""
@@ -226,7 +227,7 @@ class Connection(asyncio.Protocol):
                 began_s = self._hub.cpu_clock()
                 try:
                     self._take(payload)
-                finally:  # what is refused was decoded, too
+                finally:  # a refused message was decoded, too
                     wait_s = self._charge(len(payload), began_s)
                 if wait_s > 0:
                     self._pause(max(PAUSE_S, wait_s))
@@ -331,7 +332,7 @@ class Connection(asyncio.Protocol):
                 f'names {sorted(names)}')
         return True
 
-    # What it is told.
+    # Calls by the server.
 
     def write(self, frame: bytes) -> None:
         """Write a frame, unless the other end does not read at the moment."""

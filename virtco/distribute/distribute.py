@@ -123,7 +123,7 @@ class Distribute:
         at = urllib.parse.urlsplit(f'//{seen.address}')
         return [stream_address.Server(at.hostname, at.port or 0, is_tls)]
 
-    # What edge modules and peers ask and tell.
+    # Answers to edge modules and peers.
 
     def _doors(self) -> server.Doors:
         return server.Doors(

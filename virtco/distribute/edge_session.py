@@ -74,7 +74,7 @@ class Session:
         try:
             self.report = deltas.patch(self.report, delta)
         except exception.Invalid:
-            # What it tells belongs to another report than this one.
+            # The delta belongs to another report than this one.
             self.report = None
 
 

@@ -25,8 +25,8 @@ from virtco.wire import frames
 from virtco.wire import messages
 
 #: Part of a lease for which a leader that writes its beat may be silent: edge
-#: modules find another way in the rest. One that died was last seen to beat
-#: within two thirds.
+#: modules find another way in the rest. A leader that died was last seen to
+#: beat within two thirds.
 _SILENT_PART = 0.8
 
 

@@ -36,7 +36,7 @@ except ImportError:  # there is no wheel for every platform
 LOG = logging.getLogger(__name__)
 
 BACKLOG = 4096
-#: Policies that are sent before the loop looks at what arrived.
+#: Policies sent in a row before the loop reads again.
 AT_ONCE = 128
 #: Heartbeats that may fail to come.
 MISSED = 3
@@ -54,12 +54,11 @@ SPREAD_S = 30.0
 #: 621 MB.
 MAX_CONNECTIONS = 65_536
 TURN_S = 1.0
-#: A server says that it is there so many times a lease, but not more often
-#: than each edge module per ALIVE_RATE of them and second: 2,000 frames take
-#: 1.5 % of a core.
+#: Heartbeats of a server to each edge module per lease, and to all of them per
+#: second at most, where 2,000 frames take 1.5 % of a core.
 ALIVE_PER_LEASE = 2
 ALIVE_RATE = 2000
-#: One after the other, in so many parts.
+#: Parts of the edge modules that get their heartbeats one after another.
 ALIVE_PARTS = 10
 #: Peers say so as well, and after which silence they are gone.
 PEERS_ALIVE_S = 0.5
@@ -422,7 +421,7 @@ class Server(LoopThread):
     def resumed(self, connection: connection.Connection) -> None:
         self.changed([seat.host for seat in connection.seats])
 
-    # What edges say.
+    # Messages of edge modules.
 
     def heard(self, seat: connection.Seat, event: session.Event,
               payload: bytes) -> None:

@@ -33,7 +33,8 @@ RETRY_S = 0.5
 CONNECT_S = 2.0
 #: A policy of a million flows takes less than 200 bytes each.
 MOST_BYTES = 256 * 1024 * 1024
-#: What waits to be sent; of hosts beyond that the last report is told later.
+#: Bytes that may wait to be sent. Above that a host's messages are left out,
+#: and its last report follows when there is room again.
 MOST_WAITING_BYTES = 8 * 1024 * 1024
 #: Messages that wait while there is no connection.
 MOST_SAID = 1000
@@ -98,7 +99,7 @@ class Upstream(server.LoopThread):
                 and self._looks.sees_leader()
                 and self.loop.time() - self._silent[1] >= limit_s)
 
-    # What the process says and asks, on any thread.
+    # Messages and questions of this process, on any thread.
 
     def changed(self, groups: Iterable[str] | None) -> None:
         self._soon(self._say, messages.Changed(

@@ -163,7 +163,7 @@ class Auditor(threading.Thread):
                     for row in db_groups.living_vms(session)]
 
     def _repair(self, wrong: Repairs) -> int:
-        # What a notification changed meanwhile is newer than Nova's list.
+        # A VM that a notification changed meanwhile is newer than Nova's list.
         unchanged = set(self._believed()) if wrong else set()
         n_repaired = 0
         for vm, change in wrong:
@@ -256,8 +256,9 @@ def change_of(vm: Believed, server: nova.Server | None,
         return None
     runs = vm.state == states.MemberState.RUNNING
     if server.status == 'ERROR' and not (runs and server.host):
-        # It was never built. One that ran may have failed to migrate, say,
-        # and still be there; then its host counts as for any other.
+        # A VM in ERROR that never ran was not built. One that ran may have
+        # failed to migrate, say, and still be there; then its host counts as
+        # for any other.
         return notifications.Gone(vm.instance_uuid,
                                   server.fault[:500] or 'in ERROR')
     if server.host is None:

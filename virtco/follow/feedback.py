@@ -24,7 +24,7 @@ LOG = logging.getLogger(__name__)
 
 #: Servers that are written in one turn; the others wait for the next.
 MOST_A_TURN = 100
-#: Of a value in Nova.
+#: Longest metadata value in Nova.
 MOST_CHARS = 255
 #: An ignored hint is told for so long: Nova refuses metadata while a server is
 #: built, and for good when the build fails.

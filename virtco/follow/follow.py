@@ -20,11 +20,11 @@ from virtco.state import state as known
 
 LOG = logging.getLogger(__name__)
 
-#: Ended groups are purged each so many turns of the reaper.
+#: Turns of the reaper from one purge of ended groups to the next.
 PURGE_EVERY = 100
 
 
-#: Between looks for expired reservations and old records.
+#: Time between looks for expired reservations and old records.
 REAP_S = 5.0
 
 
@@ -48,8 +48,8 @@ class Follow:
     def lead(self) -> None:
         """Do the work for which no notification comes."""
         self._reaper.start()
-        # Nova's notifications hold whoever hears them, what is concluded from
-        # its lists only if the leader does.
+        # Nova's notifications hold in any process; conclusions from its lists
+        # hold only in the leader.
         self._auditor = auditor.start(
             self._conf, self._state.database,
             functools.partial(self.apply, as_leader=True), self._metrics)

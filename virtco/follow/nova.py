@@ -39,7 +39,7 @@ class Server:
 
 
 GROUP = 'nova'
-# Of one request; a page of a busy Nova takes seconds.
+# Timeout of one request; a page of a busy Nova takes seconds.
 TIMEOUT_S = 30
 #: Servers asked for at a time; Nova's ``[api] max_limit`` bounds it, too.
 PAGE = '500'

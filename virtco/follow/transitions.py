@@ -132,7 +132,7 @@ class Transitions:
             self._note_host(session, member, host)
         if (member.host != host
                 or member.state == states.MemberState.RUNNING):
-            # It moved or was resized: the room is that of long ago.
+            # Moved or resized: the room that Nova showed is out of date.
             self._leave_host(session, member, at_s)
         member.state = states.MemberState.RUNNING
         member.host = host

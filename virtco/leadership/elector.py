@@ -118,7 +118,8 @@ class Elector:
         if self.epoch is None or self._is_over:
             return False
         now_s = self._clock()
-        # It is asked several times a second, unless the process is halted.
+        # Callers ask several times a second: a longer gap means that the
+        # process was halted.
         self._was_halted |= now_s - self._asked_s > self._lease_s
         self._asked_s = now_s
         return now_s - self._had_s <= self._lease_s or (
@@ -160,7 +161,7 @@ class Elector:
             self._is_over = True
             self._on_deposed()
         except exception.VirtcoException as error:
-            # Whoever cannot read it does not see it stand still.
+            # A beat that cannot be read is not seen to stand still.
             self._still_since_s = None
             self._is_away = True
             LOG.debug('Who leads is unknown: %s', error)
@@ -198,8 +199,8 @@ class Elector:
     def _patience_s(self, seen: leader.Seen, lock: locks.Lock) -> float:
         if not lock.is_held():
             return self._lease_s
-        # Who stopped in order has left no name, and a lock on a file is held
-        # as long as its holder lives.
+        # A leader that stopped in order has left no name, and a lock on a file
+        # is held as long as its holder lives.
         at_once = not seen.name or lock.is_file
         return 0.0 if at_once else self._lease_s / 2
 

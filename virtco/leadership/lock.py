@@ -28,7 +28,7 @@ TURNS_PER_LEASE = 6
 #: Drivers of tooz by SQLAlchemy's name of a database.
 _OF_DATABASE = {'mysql': 'mysql', 'mariadb': 'mysql',
                 'postgresql': 'postgresql'}
-#: Whose locks expire; see virtco.conf.leadership_options.
+#: Backends whose locks expire; see virtco.conf.leadership_options.
 _EXPIRING = ('etcd3', 'redis')
 
 

@@ -8,8 +8,8 @@ import enum
 
 from virtco.topology import tree
 
-#: A path whose rate falls by more than this share beside another one shares
-#: its bottleneck.
+#: Relative fall of a path's rate, while another path sends, above which both
+#: share a bottleneck.
 SIGNIFICANT = 0.2
 
 

@@ -35,13 +35,14 @@ LEAST_GAIN = 0.02
 #: optimising for (RPCA section V-D3).
 STABLE = 0.2
 UNSTABLE = 0.5
-#: So many successive readings that agree with each other, and not with the
-#: constant, are a change and no disturbance.
+#: Successive readings that agree with each other, and not with the constant,
+#: and therefore are a change and no disturbance.
 CHANGED_READINGS = 3
 
 _FOLDS = 3
 _SAME = 1e-9
-# Of the readings that are within the tolerance of one value.
+# Ratio of the largest to the smallest of readings within the tolerance of one
+# value.
 _WIDTH = (1 + robustpca.TOLERANCE) / (1 - robustpca.TOLERANCE)
 # A rate below this share of the median one is taken for it in RPCA: a time
 # without end would be all that the decomposition sees.

@@ -27,16 +27,16 @@ from virtco.topology import tree
 #: Fewer have no racks to speak of; more take too many rounds.
 LEAST_HOSTS = 4
 MOST_HOSTS = 256
-#: Every pair is read so often in each direction …
+#: Readings of every pair in each direction, at least …
 LEAST_REPEATS = 3
-#: … and a few hosts more often, until there are so many mixed rounds.
+#: … and mixed rounds, at least: few hosts are read more often.
 LEAST_ROUNDS = 60
 #: Loads of each uplink by the same kind of peers; their median counts.
 TURNS = 3
-#: An uplink that gives this share of what comes from below limits nothing
-#: that can be seen.
+#: Share of the rates below an uplink from which on it limits nothing that can
+#: be seen.
 UNLIMITED = 0.9
-#: Quantile of a host's readings that is what its link carries.
+#: Quantile of a host's readings that is taken for the rate of its link.
 _LINK_QUANTILE = 0.95
 
 Pair = rounds.Pair
@@ -106,7 +106,7 @@ def branches(hosts: Sequence[str], readings_bps: Matrix
 
     :param readings_bps: readings of the mixed rounds, see :func:`matrices`.
     """
-    # Only who discovers needs what it loads of scipy.
+    # Imported late: only a discovery needs the parts of scipy that it loads.
     from virtco.measure import racks
     levels = racks.infer(readings_bps)
     members = [_members(hosts, labels) for labels in levels]

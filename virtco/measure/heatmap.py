@@ -7,7 +7,7 @@ import numpy as np
 
 from virtco.wire import rate as wire
 
-#: Names beside more hosts than this could not be read.
+#: Hosts with a name on the axes, at most: more names could not be read.
 MOST_NAMES = 64
 _SCALES = {'rate': (1e-6, 'Mbit/s', 'viridis'),
            'latency': (1e3, 'ms', 'viridis_r')}

@@ -117,7 +117,7 @@ class History:
         n = len(self)
         times_s = np.where(self._times_s[:n] >= since_s, self._times_s[:n],
                            np.nan)
-        # Those that are missing come first, so that the newest are aligned.
+        # Missing readings come first, so that the newest are aligned.
         order = np.argsort(np.where(np.isnan(times_s), -np.inf, times_s),
                            axis=1, kind='stable')
         rows = np.arange(n)[:, None]

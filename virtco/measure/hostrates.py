@@ -21,8 +21,8 @@ from virtco.measure import history
 
 #: Rates that differ by less than this are the same rate measured twice.
 TOLERANCE = 0.1
-#: So many of the newest readings speak for one direction of one host. More
-#: would keep a rate alive that the link no longer has.
+#: Newest readings that speak for one direction of one host. More would keep a
+#: rate alive that the link no longer has.
 RECENT = 4
 #: After this time a reading is worth half of a new one. Rates of clouds stay
 #: within 6 % for half an hour (Choreo section 4.1).
@@ -85,7 +85,7 @@ class Readings:
     """
 
     def __init__(self) -> None:
-        #: By way and host: its readings by peer.
+        #: Readings by way, host and peer.
         self._by_peer: dict[_Way, dict[str, dict[str, history.Reading]]] = {
             way: {} for way in _Way}
         self._widest_bps: dict[_Way, dict[str, float]] = {
@@ -179,7 +179,7 @@ def _widest(plain: Mapping[str, history.Reading],
     rate_bps = statistics.median(top_bps) if top_bps else 0.0
     bound_bps = max((r.rate_bps for r in newest_bounds), default=0.0)
     is_bound = not top_bps or bound_bps > rate_bps * (1 + TOLERANCE)
-    # Who explains the rate is seen in all that agree with it.
+    # All readings that agree with the rate explain it.
     return _Side(
         rate_bps=bound_bps if is_bound else rate_bps,
         newest_s=max(map(_MEASURED, (*newest, *newest_bounds))),

@@ -23,7 +23,7 @@ Matrix = npt.NDArray[np.float64]
 POOR = 0.75
 #: … and where rates of the typical pair vary by more than this share.
 VARIES = 0.5
-#: A round trip is poor above so many times the hosts' median.
+#: Multiple of the hosts' median above which a round trip is poor.
 SLOW_RTT = 3.0
 #: Peers without which nothing is said.
 LEAST_PEERS = 2

@@ -21,9 +21,9 @@ from virtco.measure import constant
 from virtco.measure import history
 from virtco.measure import hostrates
 
-#: So many readings of a pair are needed to say anything of it.
+#: Readings of a pair needed to say anything of it.
 LEAST_READINGS = 2
-#: Of a pair: a rate that moved by more is another rate.
+#: Relative move of a pair's rate above which it is another rate.
 CHANGE = 0.3
 #: Pairs of more hosts than this cost a launch too much.
 MOST_HOSTS = 200

@@ -19,10 +19,11 @@ import statistics
 from virtco.measure import rounds
 from virtco.wire import check as wire
 
-#: Rates below this share of what is expected are poor. Half of the speed is
+#: Share of the expected rate below which a rate is poor. Half of the speed is
 #: far below, noise and other traffic rarely reach it.
 POOR = 0.75
-#: Rounds of lone pairs: so many readings of each host in each direction.
+#: Rounds of lone pairs, each a reading of every host in one direction or the
+#: other: this many in each direction.
 LONE_ROUNDS = 4
 #: Loaded rounds of each leaf; their median counts.
 LOADED_ROUNDS = 3
@@ -186,7 +187,7 @@ def _leaves(planned: Sequence[Round], readings: Sequence[Reading],
         leaf, kind = _side(planned[number], leaf_of)
         if leaf is None:
             continue
-        # What a slow host lacks is not the uplink's fault.
+        # A slow host's loss is not the uplink's fault.
         fair = [row for row in rows
                 if (row.pair[0], Kind.EGRESS) not in poor
                 and (row.pair[1], Kind.INGRESS) not in poor]
@@ -202,7 +203,7 @@ def _leaves(planned: Sequence[Round], readings: Sequence[Reading],
         n_hosts = max(count for _, count in sums[leaf, kind])
         expected = usual[kind]
         if (given := uplinks_bps.get(leaf)) is not None:
-            # The hosts' own links may be what limits them.
+            # The hosts' own links may limit them before the uplink does.
             expected = min(expected if len(share) > 2 else rate_bps * 1e9,
                            given[kind == Kind.DOWNLINK] / n_hosts)
         if rate_bps < POOR * expected:

@@ -19,7 +19,8 @@ class LastHour:
 
     def add(self, size_bytes: int, now_s: float) -> None:
         slot = int(now_s // _SLOT_S)
-        # What is given back belongs to the minute in which it was taken.
+        # Bytes that are given back belong to the slot in which they were
+        # taken.
         if self._slots and (self._slots[-1][0] >= slot or size_bytes < 0):
             slot, before_bytes = self._slots.pop()
             self._slots.append((slot, before_bytes + size_bytes))

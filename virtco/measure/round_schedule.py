@@ -26,12 +26,12 @@ from virtco.model import cluster
 
 Pair = tuple[str, str]
 
-#: So many peers has a host that does not measure all of them, and so many of
-#: them are looked at to find one that is free.
+#: Peers of a host where not all pairs are measured, and peers looked at to
+#: find one that is free.
 PEERS = 32
 LOOKS = 16
-#: Readings are remembered for so many times their freshness, so that the pair
-#: that waits longest is known.
+#: Multiple of their freshness for which readings are remembered, so that the
+#: pair that waits longest is known.
 _REMEMBERED = 32
 _NOBODY: frozenset[str] = frozenset()
 
@@ -82,12 +82,12 @@ class Schedule:
     def __init__(self, rules: Rules, budget: budgets.Budget):
         self.rules = rules
         self.budget = budget
-        #: Of each host by peer, the oldest reading first.
+        #: Time of the last reading by host and peer, the oldest first.
         self._sent: dict[str, dict[str, float]] = {}
         self._received: dict[str, dict[str, float]] = {}
         self._failed: dict[Pair, float] = {}
         self._cursors: dict[tuple[str, bool], int] = {}
-        #: And the bytes that were set aside for each.
+        #: Bytes that were set aside for each pair under way.
         self._under_way: dict[Pair, int] = {}
         self._uplinks = _Uplinks(cluster.Tree())
         self._counts = State(0, 0, 0, True)

@@ -30,8 +30,8 @@ WINDOW_S = 0.002
 #: the longest connection takes.
 LEAST_WINDOWS = 6
 LEAST_SHARE = 0.1
-#: Share of the common time that is left out at its begin: slow start, and
-#: what token buckets let through.
+#: Share of the common time that is left out at its begin: slow start, and the
+#: bursts that token buckets let through.
 WARM_UP = 0.25
 
 
@@ -110,8 +110,8 @@ class Transfer:
             bytes_per_s * self.most_s)))
 
 
-#: In a check each host takes part in a dozen rounds, and all that it sends is
-#: to stay below 1 % of what a 1 Gbit/s link carries in a minute.
+#: Transfer of a check: each host takes part in a dozen rounds, and all that it
+#: sends stays below 1 % of the bytes that a 1 Gbit/s link carries in a minute.
 CHECK = Transfer(3 * 2 ** 20, 0.025, 0.3)
 DISCOVER = Transfer(16 * 2 ** 20, 0.05, 0.5)
 

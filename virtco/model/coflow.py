@@ -11,8 +11,8 @@ from virtco.model import matrix as matrices
 
 Flow = matrices.Flow
 
-#: What a tenant may choose: the least remaining time first (VirtCO), or the
-#: most computing per time on the slowest link (Crux).
+#: Orders that a tenant may choose: the least remaining time first (VirtCO), or
+#: the most computing per time on the slowest link (Crux).
 MRTF, INTENSITY = ORDERS = ('mrtf', 'intensity')
 
 

@@ -196,7 +196,7 @@ class Ports:
         return found
 
 
-#: Of no hosts.
+#: Ports without any host.
 NO_PORTS = Ports((), np.zeros(0), np.zeros(0))
 
 

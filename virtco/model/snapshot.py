@@ -146,10 +146,11 @@ class Method(enum.StrEnum):
     SET_PARTITION = 'set partition'
     LOWERED_TARGETS = 'lowered targets'
     EXHAUSTIVE = 'exhaustive search'
-    #: The search alone in the cloud, and on what others leave.
+    #: The search as if the group were alone, on the bandwidth that others
+    #: leave.
     ISOLATED = 'isolated'
     VIRTCO_PRINTED = 'virtco-printed'
-    #: Of a record that another version wrote, or of the laboratory.
+    #: A method of the laboratory, or in a record of another version.
     OTHER = 'other'
 
     @classmethod

@@ -51,7 +51,7 @@ class Uplinks(NamedTuple):
         return start, found[passes]
 
 
-#: Of hosts on one switch that limits nothing.
+#: Uplinks of hosts on one switch that limits nothing.
 NONE = Uplinks(np.zeros((0, 0), np.int64), np.zeros(0))
 
 

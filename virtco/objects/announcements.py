@@ -60,8 +60,9 @@ class Announcements:
                     limit='1 in an announced coflow')
 
         def save(session: orm.Session) -> tuple[str, list[str]]:
-            # Two at once would both have the last room, or the same name:
-            # what is read after the generation is what others committed.
+            # Two announcements at once would both take the last room, or the
+            # same name. The new generation orders them: reads after it see the
+            # other's commit.
             db_groups.advance(session.connection())
             found = db_groups.only_living(session, project_id, group)
             return found.id, self._save(session, found, matrices, expires_s)

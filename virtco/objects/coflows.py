@@ -49,7 +49,8 @@ class Coflows:
         :param schedule: the newest.
         :param server: name of a server of the coflow's group.
         """
-        # Before the database is read: what ends meanwhile is in one of both.
+        # Read before the database: a coflow that ends meanwhile is in one of
+        # both.
         statuses = self._state.live.statuses()
         with self._state.database.reader() as session:
             shown = self._show(session, schedule, records.list_coflows(

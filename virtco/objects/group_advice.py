@@ -33,7 +33,7 @@ SIZE_BYTES = 8e6
 #: A collective in segments takes no smaller ones, and no more of them.
 LEAST_SEGMENT_BYTES = 16384
 MOST_SEGMENTS = 256
-# The search goes so much less far for the estimates beside the chosen one.
+# Divisor of the search's work for estimates other than the chosen one.
 _LESS = 5
 
 #: Mappings by some paths and with so much work.

@@ -18,7 +18,7 @@ from virtco.db import records
 from virtco.model import coflow as coflow_model
 from virtco.model import states
 
-#: Of all living groups of a project: ten of the largest.
+#: Bytes of all living groups of a project: ten of the largest.
 MAX_PROJECT_BYTES = 1e18
 
 # A group, its members by row and its coflows.

@@ -83,6 +83,6 @@ class Objects:
     def _read(self) -> None:
         self.topology.refresh()
         if self.findings.refresh() and self._state.peer is not None:
-            # Those of hosts are in the rates, which are read less often.
+            # Findings of hosts are in the rates, which are read less often.
             with self._state.database.reader() as session:
                 self._state.load_readings(session)

@@ -16,12 +16,12 @@ from virtco.profiles import prediction
 from virtco.state import state as states
 from virtco.wire import profile as wire
 
-#: Between two writes; what was counted since the last one is lost when the
+#: Time between two writes; bytes counted since the last one are lost when the
 #: leader ends without warning.
 FLUSH_S = 30.0
 #: Hours of groups kept for one project, the latest: 28 days of seven groups.
 MAX_ROWS = 5000
-#: Rows that are too old are looked for once in so many writes.
+#: Writes from one look for rows that are too old to the next.
 PURGE_EVERY = 100
 #: Pairs of a group, the largest, whose next hour is told: 2 ms each.
 MOST_PREDICTED = 200

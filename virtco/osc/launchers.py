@@ -12,12 +12,14 @@ import re
 from virtco import exception
 from virtco.wire import group as wire
 
-#: Of a host in a file that programs read. A VM's display name may be anything.
+#: Name of a host in a file that programs read. A VM's display name may be
+#: anything.
 _NAME = re.compile(r'[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?')
 _SLOTS = re.compile(r'p?[0-9][0-9,:*-]*')
 NAMES = ('auto', 'name', 'address', 'uuid')
 
-#: Of coll_tuned_bcast_algorithm and coll_tuned_reduce_algorithm (Open MPI).
+#: Numbers of coll_tuned_bcast_algorithm and coll_tuned_reduce_algorithm (Open
+#: MPI).
 _ALGORITHMS = {'broadcast': ('bcast', {'binomial': 6, 'binary': 5,
                                        'chain': 3}),
                'reduce': ('reduce', {'binomial': 5, 'binary': 4,

@@ -20,7 +20,7 @@ TIMEOUT_S = 30.0
 COMPUTE = 'compute', None
 TRAITS = 'placement', '1.18'
 CANDIDATES = 'placement', '1.27'
-#: Of placement, by the names of the controller.
+#: Placement's resource classes by the controller's names.
 CLASSES = {'vcpus': 'VCPU', 'memory_mb': 'MEMORY_MB', 'disk_gb': 'DISK_GB'}
 #: Help of an argument that :func:`flavor` reads.
 FLAVOR = ('Name or id of a flavor, or what a VM takes, such as '

@@ -116,7 +116,7 @@ class Commands(commandmanager.CommandManager):
 class Shell(app.App):
     """The program ``virtco``."""
 
-    #: Warnings of libraries alone; -v shows what they do.
+    #: Only warnings of libraries are shown; -v shows their progress.
     DEFAULT_VERBOSE_LEVEL = 0
 
     def __init__(self) -> None:

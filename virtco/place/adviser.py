@@ -32,11 +32,11 @@ from virtco.wire import plan as wire
 
 LOG = logging.getLogger(__name__)
 
-#: Of a coflow that is sent again, so many of the times to come count.
+#: Iterations to come that count, of a coflow that is sent again.
 MOST_ITERATIONS = 100
 #: A migration that is not seen to end counts as under way for so long.
 MIGRATING_S = 600.0
-#: Of one look at all groups, unless the caller gives another.
+#: Time of one look at all groups, unless the caller gives another.
 BUDGET_S = 5.0
 MIB = 2 ** 20
 #: Rate at which a VM writes its memory: a migration copies the memory at the
@@ -207,8 +207,8 @@ class Adviser:
         rest = [*under_way.values(), *found[len(begun):]]
         begun = [msgspec.structs.replace(move, state='migrating')
                  for move in begun]
-        # Before Nova is told: only the leader does, and the next one counts
-        # what was begun.
+        # Saved before Nova is told: only the leader can save, and the next one
+        # counts the moves that were begun.
         self._save([*begun, *rest])
         told = [move if self._migrate(mover, move)
                 else msgspec.structs.replace(move, state='refused')

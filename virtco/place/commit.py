@@ -49,8 +49,8 @@ class Commit:
         :raises virtco.exception.Conflict: when what it rests on is gone.
         """
         view, session = self._view, self._session
-        # First of all: the row of the generation serialises the commits, and
-        # only what is read after it is what the others have committed.
+        # The generation's row serialises the commits. It is written first:
+        # only reads after it see the commits of others.
         if not view.stays:
             self._advance()
             self._check_room()

@@ -9,9 +9,9 @@ import time
 
 from virtco import exception
 
-#: Of a placement, in turn.
+#: Phases of a placement, in turn.
 PHASES = ('queue', 'read', 'hold', 'solve', 'rank', 'commit')
-#: What a phase took counts half after this time, so that load is forgotten.
+#: Half-life of the measured time of a phase, so that load is forgotten.
 HALF_LIFE_S = 5.0
 _WEIGHT = 0.3
 

@@ -80,7 +80,7 @@ class Promises:
         if not is_asked:
             self._withheld.note(alone_s, waits or verdict.is_promised)
         is_promised = verdict.is_promised and not waits
-        # Of the group alone, on any hosts.
+        # Bound of the group alone, on any hosts.
         least_s = min(plan.lower_bound_s, verdict.bound_s)
         return Judged(wire.Promise(
             at=due_s, promised=is_promised,

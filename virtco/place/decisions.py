@@ -21,7 +21,7 @@ from virtco.place import newest
 MOST_WAITING = 20
 #: Hosts, flows and loads of a problem; a larger one is not kept.
 MOST_ENTRIES = 50_000
-#: Of one turn, to pack: others want the processor.
+#: Processor time for packing in one turn: others want the processor.
 TURN_S = 0.05
 
 

@@ -16,7 +16,7 @@ from virtco.db import session as db_session
 from virtco.place import newest
 from virtco.wire import placement as wire
 
-#: Of an event.
+#: Kind of the event of a neutral placement.
 NEUTRAL = 'neutral'
 MOST_WAITING = 200
 INTERVAL_S = 1.0

@@ -87,7 +87,7 @@ class Placer:
             return self._retrying(self._attempt, request,
                                   _fingerprint(request), deadline)
         finally:
-            # Those who wait for this answer read it, or go on without.
+            # Requests that wait for this answer read it, or go on without.
             self._planning.window.leave(deadline)
 
     def _attempt(self, request: wire.Placement, fingerprint: str,
@@ -144,7 +144,8 @@ class Placer:
         """
         deadline.enter('commit')
         with self._database.statements() as connection:
-            # First of all, as MariaDB reads what was there at the first read.
+            # Written first, as MariaDB freezes the view of a transaction at
+            # its first read.
             db_groups.advance(connection)
             before = db_members.fingerprint(connection,
                                             request.instance_uuid)

@@ -26,7 +26,7 @@ from virtco.wire import placement as wire
 # Project and name.
 Key = tuple[str, str]
 MOST_GROUPS = 1024
-#: Hosts that an answer names beside the planned one. Nova takes two or three
+#: Hosts that an answer names after the planned one. Nova takes two or three
 #: alternates; any other host weighs less than those that are named.
 MOST_ALTERNATES = 32
 

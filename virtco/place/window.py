@@ -28,9 +28,9 @@ LOG = logging.getLogger(__name__)
 
 #: Groups that are planned together at most.
 MOST_GROUPS = 8
-#: Of ``budget_s``, kept for planning alone.
+#: Share of ``budget_s`` that is kept for planning a group alone.
 ALONE_SHARE = 0.5
-#: Of the time that is left, for planning together: a budget is overrun a bit.
+#: Share of the time left for planning together: a budget is overrun a bit.
 TOGETHER_SHARE = 0.9
 
 # Project and name.

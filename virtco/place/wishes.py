@@ -20,7 +20,7 @@ from virtco.model import booking
 from virtco.model import cluster
 from virtco.model import snapshot
 
-# What plans a problem.
+# Function that plans a problem.
 Solve = Callable[[snapshot.PlacementProblem], snapshot.Plan]
 
 

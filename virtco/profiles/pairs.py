@@ -15,7 +15,7 @@ Pair = tuple[int, int]
 Bytes = dict[Pair, float]
 
 UNSEEN = -1.0
-#: Of one group and hour; of more the largest are kept.
+#: Pairs that are kept of one group and hour, the largest.
 MOST_PAIRS = 20_000
 
 

@@ -96,7 +96,7 @@ class Caps(NamedTuple):
     passed: np.ndarray
 
 
-#: Of VMs that have none.
+#: Caps where no VM has one.
 NO_CAPS = Caps(np.zeros(0), np.zeros((0, 2), np.int64))
 
 

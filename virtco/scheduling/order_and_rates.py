@@ -23,9 +23,9 @@ from virtco.scheduling import rate_kernel
 from virtco.scheduling import rater_kernel
 from virtco.scheduling import starvation
 
-#: Reports and policies come about this often. A flow that is almost at its
-#: end needs no more of what MADD leaves than it sends until the next ones; the
-#: coflows behind would stand still for it.
+#: Usual time until the next reports and policies. A flow that is almost at its
+#: end gets no more of MADD's rest than it can send until then; the coflows
+#: behind would stand still for it.
 HORIZON_S = 0.2
 #: A flow with less than this left has ended.
 NOTHING_BYTES = 1e-6

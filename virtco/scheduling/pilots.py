@@ -16,16 +16,16 @@ import math
 
 import numpy as np
 
-#: Of a coflow's flows, at least one.
+#: Share of a coflow's flows that are pilots; one flow at least.
 SHARE = 0.01
-#: What a flow is taken for of which little has been seen.
+#: Size assumed for a flow of which little has been seen.
 FIRST_GUESS_BYTES = 1e6
 #: A pilot that still sends is likely to send as much again: sizes have long
 #: tails.
 STILL_SENDING = 2.0
-#: The mean of all samples counts like so many of a receiver's own.
+#: Weight of the mean of all samples, in samples of a receiver's own.
 MEAN_WEIGHT = 0.5
-#: A flow that should have ended is to send this part of what it has sent.
+#: Share of its sent bytes that a flow is to send after it should have ended.
 OVERDUE = 0.1
 _GOLDEN = (math.sqrt(5) - 1) / 2
 

@@ -16,7 +16,7 @@ SHARE_COFLOWS = 1
 SHARE_FLOWS = 2
 SHARE_IN_ORDER = 3
 
-# What happens to what MADD leaves over.
+# Use of the rates that MADD leaves over.
 BACKFILL_NONE = 0
 BACKFILL_GREEDY = 1
 BACKFILL_MAX_MIN = 2

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from virtco.model import live
 
-#: Of theta: what a coflow sends in that time, alone on its ports, is progress;
-#: the least rate of a class is none. As long a coflow that starves goes first.
+#: Share of theta. The bytes that a coflow, alone on its ports, sends in that
+#: time are progress; bytes at the least rate of a class are none. A starving
+#: coflow goes first for as long.
 QUANTUM = 0.1
 
 

@@ -17,7 +17,7 @@ import math
 UNITS_PER_S = 1e9
 #: Work between two looks at the clock, at most.
 CHUNK_UNITS = 4e6
-#: Of a library, where the time has no end: it wants an integer.
+#: Steps where the time has no end: libraries want an integer.
 MOST_STEPS = 1_000_000
 #: A call of numpy, and one of its array's cells.
 CALL_UNITS = 1500.0

@@ -34,14 +34,14 @@ LOG = logging.getLogger(__name__)
 MOST_CHOICES = 128
 #: Part of the time for a first look at the choices, one after another.
 LOOK_SHARE = 0.15
-#: One of so many choices stays after a round of the race, and the search of
-#: the last one has the time of so many rounds.
+#: Factor by which each round of the race reduces the choices, and the time of
+#: the last one's search in rounds.
 STAY = 2
 LAST_ROUNDS = 2
 #: Moves per node of a choice's first run.
 FIRST_MOVES = 100
 MOST_MOVES = 20_000_000
-#: Part of what is left for the best one while others may still be better.
+#: Share of the time left for the best choice while others may still be better.
 LAST_SHARE = 0.9
 #: Part of the time that the bound without wishes may take, and after which
 #: choices have no bounds of their own before the race.
@@ -221,7 +221,7 @@ class _Race:
                       annealing.power(choice, 0), budget)
 
     def _search(self, choice: states.State, budget: budgets.Budget) -> None:
-        # It may turn out that nothing fits below this switch.
+        # The search may find that nothing fits below this choice's switch.
         with contextlib.suppress(exception.PlacementInfeasible):
             search.run(choice, budget)
 

@@ -26,8 +26,8 @@ def residual(problem: snapshot.PlacementProblem
     order, as VirtCO's Algorithm 1 line 5 hands them out.
     """
     inst = instances.build(problem)
-    # A port with nothing left makes a coflow's time infinite, its rate 0. What
-    # is left of an unlimited port is not used.
+    # A port with nothing left makes a coflow's time infinite, its rate 0. The
+    # rest of an unlimited port is not used.
     with np.errstate(divide='ignore', invalid='ignore'):
         full = 1 / inst.s_per_byte
         left, running = full.copy(), inst.running

@@ -42,7 +42,7 @@ STAGES = (
     Stage('lowered targets', proofs.lower_targets, 0.95),
     Stage('more proofs', proofs.again, 1.0),
 )
-#: For the sake of others, with what is left.
+#: Last stages: they use the rest of the time to spare other groups.
 FINISH = (
     Stage('polish', finishing.polish, 1.0),
     Stage('settle', finishing.settle, 1.0),

@@ -31,8 +31,8 @@ NEAR = 1.01
 LEAST = 1e-3
 #: Calls of numpy to begin.
 BEGIN_CALLS = 150
-#: Placements of which each is judged, so many at a time, and loads of ports by
-#: coflows that a block has at most: 8 bytes each, in a few arrays at once.
+#: Placements that are judged one by one, those of a block, and a block's loads
+#: of ports by coflows, each at most: 8 bytes each, in a few arrays at once.
 MAX_JUDGED = 50_000
 BLOCK = 1000
 BLOCK_LOADS = 4_000_000

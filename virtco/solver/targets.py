@@ -34,7 +34,8 @@ from virtco.solver.partition import setpartition
 
 #: Seconds that one group's targets may take.
 MOST_S = 0.5
-#: What is left of the excess over the least when targets are lowered.
+#: Shares of the excess over the least that lowered targets keep: all targets
+#: together, each alone, and all together at last.
 TOGETHER = (0.7, 0.9)
 ONE = (0.5, 0.85)
 LAST = 0.97

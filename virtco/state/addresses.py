@@ -62,7 +62,7 @@ class Addresses:
             after[port.vm] = host, ips + port.ips, (
                 egress_bps + units.number(port.egress_cap_bps),
                 ingress_bps + units.number(port.ingress_cap_bps))
-        # Of a VM that moved here the next host may have told already.
+        # A VM that moved away may be known from its new host already.
         gone = {vm for vm in self._vms.get(host, frozenset()) - after.keys()
                 if vm in self._reported and self._reported[vm][0] == host}
         for vm in gone:

@@ -64,8 +64,8 @@ class Span(NamedTuple):
 
 #: Longer than TCP's silences and the interval of reports.
 FLOW_RESTS_S = 2.0
-#: A flow that is not known to have ended keeps this share of its size: what
-#: is left of it is not known better than that.
+#: Share of its size that a flow has left until its end is known: the rest is
+#: not known more exactly.
 TAIL = 5e-3
 
 

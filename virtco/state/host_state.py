@@ -185,7 +185,7 @@ class HostState:
         if texts == self._loaded:
             return False
         self._loaded = texts
-        # Without a report the host is one that only Nova told of.
+        # A host without a report is known from Nova alone.
         if stored.last_report is not None:
             kept = _KEPT.decode(stored.report)
             self.report = reports.Report(**{

@@ -41,7 +41,7 @@ class HostUplinks:
         self.capacities: dict[str, uplink_rates.Capacity] = {}
         self.strangers: frozenset[str] = frozenset()
         self._background_bps = np.array([])
-        # Of which something changed; None: any may have.
+        # Hosts of which something changed; None: any may have.
         self._changed: set[str] | None = None
         self._estimate: measured_rates.Estimate | None = None
         self._rates_hold_until_s = math.inf

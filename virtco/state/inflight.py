@@ -28,7 +28,7 @@ from virtco.state import sending as sent
 from virtco.state import silence
 from virtco.table import coflow_table
 
-#: A claim of computing beyond this multiple of what is possible is told.
+#: Ratio of claimed to possible computing above which a claim is told.
 OVERSTATED = 1.25
 #: A job stays one, however little it computes.
 LEAST_COMPUTE_S = 1e-6
@@ -315,7 +315,7 @@ class Tracked:
         self.is_dirty = True
         self.touch()
 
-    # What it computes.
+    # Computing per iteration.
 
     @property
     def compute_s(self) -> float:

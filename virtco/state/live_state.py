@@ -63,7 +63,7 @@ class LiveState:
         self._groups = living_groups.Groups()
         self._hosts: dict[str, host_state.HostState] = {}
         self._unsaved_hosts: set[str] = set()
-        # Those that send what belongs to no coflow.
+        # Hosts that send bytes of no coflow.
         self._sending: set[str] = set()
         self._debts = debts.Debts(most_bytes=given.max_debt_bytes)
         self._owing: Set[str] = frozenset()
@@ -478,7 +478,7 @@ class LiveState:
                             tracked, self._addresses.of_vm))
             return ports, claims
 
-    # What is decided by.
+    # Input of decisions.
 
     def snapshot(self, options: snapshots.Options,
                  now_s: float) -> snapshots.Snapshot:
@@ -514,7 +514,7 @@ class LiveState:
         if not minors:
             return
         with self._lock:
-            # Others were forgotten meanwhile.
+            # Hosts may have been forgotten meanwhile.
             known = {name: some for name, some in minors.items()
                      if name in self._hosts}
             for name, some in known.items():
@@ -545,7 +545,7 @@ class LiveState:
         with self._lock:
             self._debts.forgive(project_id)
 
-    # What the database is to know.
+    # Changes for the database.
 
     def take_unsaved(self) -> summary.Unsaved:
         """Return the changes since the last call; see :meth:`saved`."""

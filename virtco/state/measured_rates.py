@@ -50,7 +50,7 @@ class Rates:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        #: Of each pair, and when.
+        #: Newest measurement of each pair, and its time.
         self._newest: dict[history.Pair, tuple[
             reports.Measurement, float]] = {}
         self._readings = hostrates.Readings()

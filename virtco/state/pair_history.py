@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DEPTH = 10
 #: Age at which a reading is forgotten: a week.
 RETENTION_S = 604_800.0
-#: Estimators are compared anew after so long.
+#: Time between two comparisons of the estimators.
 CHOICE_S = 600.0
 
 
@@ -96,7 +96,7 @@ class Pairs:
             self.estimator = (found.component.estimator
                               if found.component.errors else None)
             self.errors = found.component.errors
-        # Not before: what failed is tried again.
+        # Set last, so that the next turn repeats a failed estimate.
         self.known, self._seen = found, version
         return True
 

@@ -28,7 +28,7 @@ from virtco.state import sending
 from virtco.state import summary
 from virtco.state import unhinted
 
-#: Findings of what hosts cannot know, while the process lives.
+#: Findings about impossible reports that are told while the process lives.
 MOST_TOLD = 10_000
 #: A host that says nothing for so long after a VM left it is dead.
 MISSING_S = 30.0
@@ -146,7 +146,7 @@ class Progress:
                     or coflow_id in state.counters.before):
                 continue
             found.add(coflow_id)
-            # What it counts is no precedent.
+            # Counters of this refused report are no base for the next one.
             state.counters.forget(coflow_id)
             if counters.sent_bytes or counters.backlog_bytes:
                 self._tell(

@@ -37,7 +37,8 @@ class Queues:
 
     def __init__(self) -> None:
         self.whole_bytes: dict[str, float] = {}
-        # Of the destinations that have classes of their own and a queue.
+        # Bytes by host and destination, where the destination has a class of
+        # its own and a queue.
         self._children_bytes: dict[str, dict[str, float]] = {}
 
     def __bool__(self) -> bool:

@@ -31,10 +31,11 @@ from virtco.state import uplink_rates
 from virtco.topology import tree
 from virtco.wire import reports
 
-#: Of more, all groups are read anew: databases limit the terms of a query.
+#: Groups that are read one by one, at most; of more, all are read: databases
+#: limit the terms of a query.
 MOST_GROUPS = 500
-#: Pairs are estimated so often where something was measured, and old
-#: measurements are deleted so often.
+#: Time between estimates of pairs where something was measured, and between
+#: deletions of old measurements.
 PAIRS_S = 1.0
 FORGET_S = 600.0
 #: A reading is written at most so long after it was measured.
@@ -89,7 +90,7 @@ class State:
         self.on_report: list[Callable[[str, reports.Report], None]] = []
         self.on_forget: list[Callable[[Set[str]], None]] = []
         self._lock = threading.Lock()
-        # Of the hosts' rows.
+        # Held while the hosts' rows are written.
         self._saving = threading.Lock()
         self._stale_all = True
         self._is_behind = False
@@ -130,7 +131,8 @@ class State:
             self.load()
         with self._lock:
             self._stale_all = self._is_behind = True
-        # What edge modules report from here on adds to what was counted.
+        # Read before edge modules report: their bytes add to the stored
+        # counts.
         self.refresh()
         self._flusher.start()
 
@@ -241,7 +243,7 @@ class State:
                      len(quiet), pair_history.RETENTION_S // 86_400)
             self.forget_hosts(quiet)
 
-    # What edge modules say.
+    # Reports of edge modules.
 
     def report(self, host: str, report: reports.Report) -> None:
         urgent = self.live.intake(host, report, self._clock())
@@ -266,7 +268,7 @@ class State:
 
     def load_readings(self, session: orm.Session) -> None:
         """Load readings of rates that other processes stored meanwhile."""
-        # Others may be there already that were measured later.
+        # A reading that was measured later may have been stored already.
         found = records.list_readings(
             session, self.pairs.newest_s() - LATE_S)
         self.rates.load(found)
@@ -286,7 +288,7 @@ class State:
         # No more than a tenth of a core.
         time.sleep(min(10.0, 9 * (time.thread_time() - began_s)))
 
-    # What the database is to know.
+    # Writes to the database.
 
     def flush(self) -> None:
         """Store the counts in the database."""
@@ -300,7 +302,8 @@ class State:
         hosts = [host_state.encoded(row) for row in unsaved.hosts]
 
         def save(session: orm.Session) -> None:
-            # In one go: the counters, and what is counted by them.
+            # A single transaction: the counters must match the bytes that they
+            # counted.
             records.save_progress(session, unsaved.coflows, hosts)
             records.save_debts(session, unsaved.debts)
             for one in unsaved.findings:

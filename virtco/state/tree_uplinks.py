@@ -46,7 +46,7 @@ class Above:
     def nominal(self, hosts: schedule_input.Hosts) -> cluster.Tree:
         """Return the tree with the topology's rates."""
         plane = self._plane()
-        # Of a host that never reported nothing is known.
+        # Hosts that never reported have no known rates and are left out.
         return cluster.Tree() if plane is None else resolution.resolved(
             plane, {host.name: (host.egress_bps, host.ingress_bps)
                     for host in hosts if host.egress_bps > 0},

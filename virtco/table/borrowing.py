@@ -18,8 +18,8 @@ import numpy as np
 from virtco.model import uplinks as uplinks_model
 from virtco.table import layouts
 
-#: A coflow may need so many times the rate at which it sends. So it has its
-#: rate after a few reports, and who sends single bytes keeps nobody from
+#: Multiple of its sending rate that a coflow may need. It reaches its rate
+#: after a few reports, and a coflow that sends single bytes keeps nobody from
 #: borrowing.
 ROOM_FACTOR = 4.0
 #: Least rate up to which a class may borrow, a frame each 100 ms. The kernel

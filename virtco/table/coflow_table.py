@@ -77,7 +77,7 @@ class TableCoflow:
     pairs: live.Pairs
     places: Mapping[str, Mapping[str, int]]
     dst_port: int | None = None
-    # By source host: minors of its peers, and the entries made with them.
+    # Entries by source host, with the minors of its peers that they hold.
     _made: dict[str, tuple[Mapping[str, int], Entries]] = dataclasses.field(
         default_factory=dict)
     _received: dict[str, Received] = dataclasses.field(default_factory=dict)
@@ -182,7 +182,7 @@ class Minors:
                               if key not in gone})
 
 
-#: Of a host without classes.
+#: Minors of a host without classes.
 NO_MINORS = Minors()
 
 

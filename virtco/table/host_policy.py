@@ -17,7 +17,8 @@ from virtco.table import layout as layouts
 from virtco.table import unmanaged as table_unmanaged
 from virtco.wire import edge_policy
 
-# Rates of what senders want vary from report to report.
+# Relative change of unmanaged rates that needs no new policy: the rates that
+# senders want vary from report to report.
 UNMANAGED_TOLERANCE = 0.1
 LAST_PRIO = edge_policy.PRIOS - 1
 

@@ -20,7 +20,8 @@ from virtco.wire import edge_policy
 
 # A sender may grow by this before it is asked again.
 _GROWTH = 1.5
-# Of an equal share, at least: whoever begins must be heard of.
+# Share of an equal share that each sender has at least: one that begins must
+# be heard of.
 _LEAST_SHARE = 0.125
 
 
@@ -97,7 +98,8 @@ def _of_sender(sender: Sender, rates: Mapping[str, float],
     slots = _slots(sender.slots, rates)
     places = collections.Counter(
         mac for macs in sender.macs.values() for mac in macs)
-    # Which of its hosts a packet reaches is not known here.
+    # Addresses of hosts without a class, or at several hosts: a packet to them
+    # is not known to go to one host.
     others = {mac for host in rates for mac in sender.macs[host]
               if host not in slots or places[mac] > 1}
     return edge_policy.Unmanaged(

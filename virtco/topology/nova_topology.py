@@ -21,7 +21,7 @@ from virtco.topology.formats import switch_lists as switches
 PREFIX = 'virtco:'
 UPLINK = '_uplink'
 ZONE = 'zone'
-#: Of hosts that Nova's default puts into no zone of their own.
+#: Availability zone that Nova gives hosts in no zone of their own.
 DEFAULT_ZONE = 'nova'
 
 

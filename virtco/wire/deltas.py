@@ -19,7 +19,7 @@ from virtco import units
 from virtco.wire import fields
 from virtco.wire import reports
 
-#: Of these a delta tells the rows.
+#: Fields whose changed rows a delta tells.
 LISTS = ('coflows', 'pairs')
 SLOW = frozenset({'boot_ms', 'cpu_s', 'shared', 'uplink_sent_bytes',
                   'default_sent_bytes'})

@@ -21,7 +21,7 @@ from virtco import decoding
 from virtco import exception
 from virtco.wire import fields
 
-#: Of the classes' ids, ``7000:10``. Open vSwitch and OVN have 1.
+#: Major of the classes' ids, as in ``7000:10``. Open vSwitch and OVN have 1.
 CLASS_MAJOR = 0x7000
 ROOT_MINOR = 1
 DEFAULT_MINOR = 2
@@ -30,7 +30,7 @@ LAST_MINOR = 0x6fff  # the edge module derives its own from the others
 PRIOS = 8
 MAX_CLASSES = LAST_MINOR - FIRST_MINOR + 1
 MAX_FLOWS = 1_000_000
-# Of destinations of unmanaged traffic; one more class is for all others.
+# Classes for one destination of unmanaged traffic; one more is for all others.
 MAX_LIMITS = 63
 MAX_MACS = 1024
 

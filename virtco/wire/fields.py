@@ -42,7 +42,8 @@ PriorityClass = Annotated[int, msgspec.Meta(ge=-1000, le=1000)]
 Weight = Annotated[float, msgspec.Meta(ge=1e-6, le=1e6)]
 
 
-# Of thousands of offers none is ever part of a cycle.
+# Untracked by the garbage collector: none of thousands of offers is ever part
+# of a cycle.
 class Resources(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
                 gc=False):
     """Resources that a VM takes, or that a host has left.

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 
 from virtco import exception
 
-#: Of the protocol; whoever speaks another one is refused by its number.
+#: Version of the protocol; a peer that speaks another one is refused by its
+#: number.
 VERSION = 1
 HEADER_BYTES = 4
-#: What an edge may send at once, unless the controller says otherwise.
+#: Most bytes of an edge's frame, unless the controller says otherwise.
 MOST_BYTES = 4 * 1024 * 1024
 
 

@@ -14,13 +14,13 @@ from virtco.wire import fields
 from virtco.wire import operation
 
 _HOST = re.compile(fields.HOST_PATTERN)
-#: Hints and metadata are a tenant's: virtco.hints judges what is in them.
+#: Hints and metadata of a tenant; virtco.hints judges their content.
 TenantText = Annotated[
     dict[str, str | Annotated[list[str], msgspec.Meta(max_length=16)]],
     msgspec.Meta(max_length=1024)]
 Cap = Annotated[float, msgspec.Meta(gt=0, le=1e15)]
 Burst = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
-#: What a member keeps of a question, beside its flavor.
+#: Fields of a question that a member keeps, in addition to its flavor.
 CAPS = ('egress_cap_bps', 'ingress_cap_bps', 'egress_burst_bytes',
         'ingress_burst_bytes')
 Status = Literal['planned', 'neutral', 'ignored']

@@ -187,7 +187,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: fields.Amount | None = None
 
 
-#: Of a host that has not reported yet.
+#: Report of a host that has not reported yet.
 NO_REPORT = Report(epoch='', applied_generation=0, link=Link(None, None),
                    ports=(), coflows=(), uplink_sent_bytes=0)
 

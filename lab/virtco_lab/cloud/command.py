@@ -65,7 +65,8 @@ def _up(args: argparse.Namespace, out: console.Console) -> int:
          '--computes', str(args.computes), '--slots', str(args.slots),
          '--rate', f'{args.rate:.0f}', '--backend', args.backend],
         stdin=subprocess.DEVNULL,
-        # It outlives this command: a pipe that it held would never end.
+        # The keeper outlives this command: a pipe that it held would never
+        # end.
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         start_new_session=True)
     try:
@@ -181,7 +182,7 @@ def _parser() -> argparse.ArgumentParser:
     actions = parser.add_subparsers(dest='action', required=True,
                                     metavar='ACTION')
     up = actions.add_parser('up', help='start it')
-    # What it runs in the background; not for people, so without help.
+    # ``up`` runs ``keep`` in the background; people do not, so it has no help.
     for action, function in ((up, _up), (actions.add_parser('keep'), _keep)):
         action.set_defaults(run=function)
         count = arguments.between(1, 64)

@@ -7,7 +7,7 @@ Nova takes a driver's name as one below ``nova.virt``.
 
 import sys
 
-# First of all: it patches, or forbids, what others import.
+# Imported first: it patches, or forbids, modules that others import.
 from nova.cmd import compute
 
 from virtco_lab.cloud import driver

@@ -76,7 +76,7 @@ def wsgi(layout: layouts.Layout, name: str, module: str,
             layouts.script('uwsgi'), '--master', '--die-on-term',
             '--enable-threads', '--lazy-apps', '--need-app',
             '--buffer-size', '65535', '--disable-logging',
-            # Without it clients see resets.
+            # Clients see resets if connections stay open.
             '--add-header', 'Connection:close',
             '--processes', '1', '--threads', '4',
             '--http-socket', f'{layout.address}:{port}',

@@ -82,7 +82,7 @@ def show(layout: layouts.Layout, out: console.Console,
             out.print(f'{group.name}: {group.n_vms} VMs active after '
                       f'{time.monotonic() - began_s:.0f} s')
         names = {group.name for group in groups}
-        # One whose VMs are all on one host is done with their start.
+        # A coflow whose VMs are all on one host is done with their start.
         _wait('every coflow active', lambda: _states(tenant, names),
               lambda states: set(states.values()) <= {'active', 'done'})
         outcome = _send(layout, groups, out)

@@ -93,7 +93,8 @@ class Keeper:
             one.kill()
         self._fabric.close()
         shutil.rmtree(self.layout.home, ignore_errors=True)
-        # The janitor ends what is left in the namespaces; not this process.
+        # The janitor ends all processes in the namespaces; this one leaves
+        # first.
         netns.setns(self._outside)
         self._janitor.dismiss()
 
@@ -314,7 +315,7 @@ def _all(chains: Sequence[Sequence[Sequence[str]]],
 def keep(computes: int, slots: int, rate_bps: float,
          progress: pathlib.Path, backend: str) -> int:
     """Run the keeper until SIGTERM; report its progress in a file."""
-    # Both end what is under way, and what was begun is taken down.
+    # Both end the present step, and all that was begun is taken down.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
     with progress.open('w', buffering=1) as file:

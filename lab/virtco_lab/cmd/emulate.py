@@ -238,7 +238,7 @@ def _demo(arguments: argparse.Namespace) -> int:
     try:
         run.run()
     finally:
-        # Also what was finished before it broke off.
+        # Shown after a failure, too: the schemes that were finished before.
         results = run.results()
         if results is not None:
             demo.present(results, options, console)

@@ -12,15 +12,16 @@ from virtco_lab.emulation import transfers
 
 #: Rates to choose from. More than the largest shows nothing new.
 RATES_BPS = (5e6, 10e6, 15e6, 20e6, 30e6, 40e6, 50e6)
-# Of what the machine carries, for one host and for so many: edge modules and
-# controller need the rest.
+# Share of the machine's capacity that is used for one host, and the number of
+# hosts that halve it: edge modules and controller need the rest.
 _USED_SHARE = 0.8
 _HALF_USED_HOSTS = 12
 _TRIAL_LINK_BPS = 10e9
 _TRIAL_BYTES = 10 * 2 ** 20
 _N_TRIALS = 2
-# Of a rate on the uplinks, in rates between two hosts of one flow each: VMs of
-# one host send LOCAL_PACE times as much, and hundreds of flows share a link.
+# Cost of a rate on the uplinks, in rates between two hosts of one flow each:
+# VMs of one host send LOCAL_PACE times as much, and hundreds of flows share a
+# link.
 _COST = 11
 # Slow flows send two segments at a time, and that costs the most.
 _SLOW_SEGMENTS = 2

@@ -38,7 +38,7 @@ from virtco_lab.sim import groups
 from virtco_lab.sim import schemes
 
 SCHEMES = ('baseline', 'sebf-ta', 'virtco')
-#: Of test case 2, which tells what placement and what order give.
+#: Schemes of test case 2, which tells placement and order apart.
 ALL_SCHEMES = ('baseline', 'fs-ta', 'sebf-r', 'sebf-ta', 'virtco-tcp',
                'virtco')
 #: The longest CCT of each run, by the sizes it sends: long enough for a
@@ -192,7 +192,7 @@ def run(wanted: Sequence[cases.Cell], seeds: Sequence[int],
     for seed in seeds:
         for cell in wanted:
             cases.check_room(cell, scale, seed)
-    # Without background all seeds have the same links.
+    # All seeds have the same links if there is no background.
     for background, some in ((False, tuple(seeds)),
                              *((True, (seed,)) for seed in seeds)):
         todo = [(seed, cell, name) for seed in some for cell in wanted
@@ -270,7 +270,7 @@ def _once(testbed: testbed_module.Testbed, cell: cases.Cell,
             # No planner of the controller's places at random.
             hosts=simulated.hosts if schemes.get(name).planner == RANDOM
             else None)
-    # By the cables' own rates, not by those that the controller measured.
+    # Rates of the cables themselves, not those that the controller measured.
     expected_s = prediction.simulate_as_taken(
         prediction.placed_coflows(workload, found.hosts), usable_bps,
         scheme.order, [row.measured_s for row in found.coflows])
@@ -281,7 +281,7 @@ def _once(testbed: testbed_module.Testbed, cell: cases.Cell,
 def _made(cell: cases.Cell, name: str, seed: int, scale: cases.Scale,
           simulated_s: float, stretch: float, found: results.SchemeResult,
           expected_s: Sequence[float]) -> Run:
-    # What stayed inside of a host has no time in the model.
+    # A coflow that stayed inside of a host has no time in the model.
     pairs = [(row.name, expected / stretch,
               row.measured_s / stretch if expected > 0 else 0.0)
              for row, expected in zip(found.coflows, expected_s)]

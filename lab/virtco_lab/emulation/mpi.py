@@ -163,7 +163,7 @@ class Plan:
     expected_s: float | None = None
 
 
-#: Each operation's plans; the first is what a user has without advice.
+#: Plans that are compared; a user without advice has the first.
 _ORDERS_AND_TREES = ('by row', 'advised order', 'advised tree, by row',
                      'advised')
 PLANS: dict[str, tuple[str, ...]] = {

@@ -126,7 +126,7 @@ class NovaClient:
         servers = list(servers)
         uuids = [server.uuid for server in servers]
         reservations = {server.reservation for server in servers}
-        # Nova works on what it lists as long as on what it builds.
+        # Listing a server takes Nova as long as building it.
         filters = {}
         if len(reservations) == 1 and None not in reservations:
             filters['reservation_id'] = str(*reservations)

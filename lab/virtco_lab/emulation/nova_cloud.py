@@ -239,11 +239,11 @@ class Cloud(integrated_helpers._IntegratedTestBase):
         return f'http://{listen}:{server.effective_port}'
 
 
-# Nova's fixture keeps the cell of untargeted database access in a global
-# under a readers-writer lock. It deadlocks with threads: one reads and waits
-# for the write transaction of another, that one wants to read, and a writer
-# that waits for the first keeps it out. Contexts carry their cell along, and
-# what is untargeted belongs to the one real cell, so neither is needed.
+# Nova's fixture keeps the cell of untargeted database access in a global under
+# a readers-writer lock. It deadlocks with threads: one reads and waits for the
+# write transaction of another, that one wants to read, and a writer that waits
+# for the first keeps it out. Contexts carry their cell along, and untargeted
+# access belongs to the one real cell, so neither is needed.
 
 @contextlib.contextmanager
 def _target_cell(fixture: Any, context: Any, cell_mapping: Any

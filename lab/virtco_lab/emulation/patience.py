@@ -78,7 +78,7 @@ def task_times(pids: Iterable[int], only_waits: bool = False
     """
     found = {}
     for pid in pids:
-        # What ends while we look has no times any more.
+        # A process that ends meanwhile has no times any more.
         with contextlib.suppress(OSError):
             for path in pathlib.Path(f'/proc/{pid}/task').iterdir():
                 with contextlib.suppress(OSError):

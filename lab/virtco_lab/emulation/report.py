@@ -18,7 +18,7 @@ from virtco_lab.emulation import results as results_module
 from virtco_lab.emulation import table
 
 _PICTURE_COLUMNS = 80
-# Of timeline.svg: ticks of its axis at most, and where the last one is.
+# Ticks on the axis of timeline.svg at most, and the place of the last one.
 _TICKS = 6
 _TIMELINE_PX = 600
 

@@ -23,7 +23,7 @@ _FIG1_PORTS = (5001, 5002)
 _FULL_SIZE_HOSTS = 18  # VirtCO's testbed
 # Seconds that the mix would take if all hosts sent at full rate all along: on
 # few hosts, and on VirtCO's, where edge modules wait for a processor and the
-# controller knows up to two seconds late what was sent.
+# controller hears of sent bytes up to two seconds late.
 _MIX_LOAD_S = 20.0
 _FULL_MIX_LOAD_S = 120.0
 # On fewer hosts: Nova needs half a second of processor per VM, and every

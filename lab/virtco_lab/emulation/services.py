@@ -24,7 +24,7 @@ from virtco_lab.emulation import process
 Options = collections.abc.Mapping[
     str, collections.abc.Mapping[str, typing.Any]]
 CONTROLLER_PORT = 8791
-#: Of the API on the control namespace's loopback, where the page is served.
+#: Port of the API on the control namespace's loopback, which serves the page.
 _PAGE_PORT = 8790
 _PROBE_PORT = 7472
 # While VMs send, Nova has nothing to do that cannot wait.
@@ -84,8 +84,8 @@ def start_controller(fabric: fabric_module.Fabric, state: pathlib.Path,
         'DEFAULT': {'debug': debug},
         'api': {'host': fabric.control_address, 'port': CONTROLLER_PORT},
         'database': {'connection': f'sqlite:///{state}/controller.sqlite'},
-        # As much as the simulator's planner has. The deadline is below the
-        # patience of the Nova stack, far above what a plan takes.
+        # The simulator's planner has the same budget. The deadline is below
+        # the patience of the Nova stack, far above the time of a plan.
         'placement': {'budget_s': 1, 'deadline_s': 8},
         'scheduler': {'default_share': 0.02, 'beta': 0,
                       'interval_s': _report_interval_s(fabric),

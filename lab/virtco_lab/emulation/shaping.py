@@ -16,7 +16,7 @@ import subprocess
 from virtco import units
 from virtco_lab.emulation import namespaces
 
-#: Of each direction: room for the windows of all flows of a host.
+#: Queue of each direction: room for the windows of all flows of a host.
 QUEUE_BYTES = 4 * 1024 * 1024
 _ACK_QUEUE_BYTES = 128 * 1024
 _ACK_SHARE = 0.05

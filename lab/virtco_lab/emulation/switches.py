@@ -19,7 +19,7 @@ from virtco_lab.emulation import shaping
 
 _QUEUE_BYTES = 2 ** 20
 _BURST_BYTES = 2 ** 14
-#: Of a Linux interface, without ``-down``.
+#: Longest name of a Linux interface, less ``-down``.
 _MOST_NAME = 10
 
 
@@ -63,7 +63,7 @@ def _nodes(plane: tree.Plane) -> Iterator[tuple[tree.Node, str | None]]:
 
 
 def _limits(verb: str, name: str, uplink: tree.Uplink) -> list[str]:
-    # What leaves by the lower end goes up, by the upper end down.
+    # Packets leave by the lower end upwards, by the upper end downwards.
     return [f'qdisc {verb} dev {name}-{way} root tbf rate {rate_bps:.0f}bit '
             f'burst {_BURST_BYTES} limit {_QUEUE_BYTES}'
             for way, rate_bps in (('up', uplink.up_bps),

@@ -92,7 +92,7 @@ class Testbed:
         self._janitor = janitor.Janitor(self._run)
         self.fabric = fabric_module.Fabric(self._run)
         self._children: list[process.Child] = []
-        # Of the tenant; from when the services are started.
+        # The tenant's cloud, set when the services are started.
         self._cloud: nova_client.NovaClient | planned_cloud.PlannedCloud
         # The machine's proxies, if any, do not reach into the namespaces.
         self._http = requests.Session()

@@ -31,7 +31,7 @@ from virtco import units
 from virtco_lab.emulation import namespaces
 
 _CHUNK_BYTES = 512 * 1024
-# Bytes a sender may hand to the kernel beyond what is in flight.
+# Bytes a sender may hand to the kernel beyond those in flight.
 _NOTSENT_BYTES = 128 * 1024
 #: Largest receive window. It fills 50 Mbit/s also when acknowledgements come
 #: 10 ms late.
@@ -194,7 +194,7 @@ _SINK = bytearray(1 << 20)
 def _new_socket(namespace: str) -> socket.socket:
     namespaces.enter(namespace)
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    # The machine's default may be bbr, which hides what shaping does.
+    # The machine's default may be bbr, which hides the effect of shaping.
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b'cubic')
     return made
 
@@ -204,8 +204,9 @@ def _listen(namespace: str, end: tuple[str, int],
     """Return a listener whose connections have this receive window."""
     listener = _new_socket(namespace)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Set before the connection is made: the kernel sizes its window scale,
-    # and drops what it has advertised, by this. It doubles the value.
+    # Set before the connection is made: the kernel chooses the window scale by
+    # it, and set later it would drop bytes that it has advertised room for.
+    # The kernel doubles the value.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window_bytes)
     listener.bind(end)
     listener.listen(1024)

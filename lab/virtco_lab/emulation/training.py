@@ -36,7 +36,7 @@ from virtco_lab.sim import training_bounds
 from virtco_lab.sim.figures import outcome
 
 RATE_BPS = 20e6
-#: What is measured, and the scheme that simulates it.
+#: Measured schemes, each with the scheme that simulates it.
 SCHEMES = {'TCP': 'fair', 'order': 'order'}
 #: How far beyond the bound the mean iteration in order may be.
 MOST_BEYOND = 0.05

@@ -15,8 +15,8 @@ import msgspec
 from virtco_lab.emulation import process
 from virtco_lab.emulation import traffic
 
-# It stands for the processors of all VMs, which do not wait for those of the
-# hypervisors.
+# The process stands for the processors of all VMs, which do not wait for those
+# of the hypervisors.
 _TRAFFIC_NICENESS = -15
 
 

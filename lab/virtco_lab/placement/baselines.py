@@ -79,8 +79,8 @@ def round_robin(inst: instances.Instance) -> np.ndarray | None:
     return candidates.first_fit(inst, range(inst.n_nodes), choose)
 
 
-#: By name. A greedy rule without an end of its own has no deadline: with one
-#: it would be another rule.
+#: Rules by name. A greedy rule without an end of its own has no deadline: with
+#: one it would be another rule.
 RULES: dict[str, Rule] = {
     'lp-rounding': lambda inst, seed, budget: relaxation.place(inst, budget),
     'random': lambda inst, seed, budget: candidates.random_fit(

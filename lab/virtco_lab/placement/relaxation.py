@@ -36,13 +36,13 @@ from virtco.solver.bounds import lowerbounds
 from virtco.solver.model import instance as instances
 from virtco.solver.starts import candidates
 
-#: Units of work of a step of the simplex method per variable, what setting
-#: it up takes in steps.
+#: Units of work of a step of the simplex method per variable, and of its
+#: set-up in steps.
 STEP_UNITS = 40.0
 SETUP_STEPS = 100
 #: Units of work to write down a z variable and its rows.
 PRODUCT_UNITS = 3000.0
-#: What HiGHS may violate a row by, with room to spare.
+#: Most by which HiGHS may violate a row, with room to spare.
 TOLERANCE = 1e-5
 
 

@@ -24,7 +24,7 @@ class PostgreSQL(service.SqlService):
 
     package = 'postgresql'
     command = str(_programs() / 'postgres')
-    user = 'postgres'  # It refuses to be run by root.
+    user = 'postgres'  # The server refuses to run as root.
     stop_signal = signal.SIGINT  # SIGTERM waits for its clients.
 
     @property

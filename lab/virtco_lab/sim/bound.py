@@ -75,7 +75,7 @@ def least_mean_cct_s(fabric: fabric_model.Fabric, release_s: np.ndarray,
     return cuts.bound_s
 
 
-#: Coflows, their coefficients, and what the sum is at least.
+#: Coflows, their coefficients, and the least value of the sum.
 _Cut = tuple[np.ndarray, np.ndarray, float]
 
 

@@ -126,7 +126,7 @@ class Cornet:
         ends = self._rack[giver], self._rack[node]
         if ends[0] != ends[1]:
             if min(self._credit[0, ends[0]], self._credit[1, ends[1]]) < 1:
-                # It waits for the uplink with its port.
+                # The node keeps its port while it waits for the uplinks.
                 return None
             self._credit[0, ends[0]] -= 1
             self._credit[1, ends[1]] -= 1

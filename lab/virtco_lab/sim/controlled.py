@@ -72,7 +72,7 @@ class Timing:
     look_s: float = math.inf
 
 
-#: By default options: ``report_interval_s`` and ``interval_s``.
+#: Timing by the default ``report_interval_s`` and ``interval_s``.
 AS_INSTALLED = Timing(1.0, 0.2, 0.1, 0.2)
 
 
@@ -253,7 +253,7 @@ class _Fluid:
         rate_bps, ceil_bps, rank = self._classes[:, of]
         rate_bps /= np.maximum(1, np.asarray(flows.n_live)[of])
         is_free = np.isnan(rate_bps) | (np.asarray(flows.stuck) > 0)
-        # What waits elsewhere leaves the class its rate.
+        # Packets that wait in other classes leave the class its rate.
         guarantee_bps = np.nan_to_num(rate_bps)
         if self._borrows:
             # The edges give a VM its turn, however many flows it has.

@@ -147,7 +147,7 @@ class _Promises:
         floor = np.asarray(self._sim.rater.floor)
         floor[:] = 0.0
         for coflow_id, pace in self._plan.floors().items():
-            # The kernels' pace is of the whole, not of what is left.
+            # The kernels take the pace of the whole, not of the rest.
             floor[int(coflow_id)] = pace * self._sim.fabric.scale[
                 int(coflow_id)]
         return self._plan.next_s

@@ -18,9 +18,8 @@ from virtco_lab.sim import pairs
 from virtco_lab.sim import simulation
 from virtco_lab.sim import traces
 
-#: Under their published rules SEBF and Aalo rate anew only when a coflow
-#: starts, ends or (Aalo) changes its queue; SEBF shares what MADD leaves
-#: between all flows.
+#: Published rules of SEBF and Aalo: new rates only when a coflow starts, ends
+#: or (Aalo) changes its queue; SEBF shares MADD's rest between all flows.
 AS_PUBLISHED = {
     'sebf': simulation.Config('sebf', 'max-min', each_flow=False),
     'dark': simulation.Config('dark', each_flow=False)}

@@ -26,7 +26,7 @@ TOKENS = 2048
 #: … and bytes that it sends over DP for each of its parameters: gradients in
 #: four and weights in two (Megatron), or three times two (ZeRO).
 DP_BYTES_PER_PARAMETER = 6
-#: What an iteration computes for.
+#: Longest computing time of an iteration, s.
 MOST_COMPUTE_S = 86400.0
 SUFFIXES = ('.csv', '.csv.gz', '.txt', '.txt.gz')
 

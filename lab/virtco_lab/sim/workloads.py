@@ -178,8 +178,8 @@ def _heavy_tail(rng: np.random.Generator, count: int, size_bytes: float,
     :param tail_sigma: standard deviation of the sizes' logarithm.
     :returns: shape (count,).
     """
-    # By libm: numpy's own exp differs in the last bit from processor to
-    # processor, and so would placements.
+    # The generator's exponential is libm's: numpy's own differs in the last
+    # bit from processor to processor, and so would placements.
     sizes = rng.lognormal(sigma=tail_sigma, size=count)
     largest = int(np.argmax(sizes))
     rest = np.delete(sizes, largest)

@@ -47,7 +47,7 @@ def infer(rates_bps: Mapping[tuple[str, str], float]) -> dict[str, str]:
         logs[place[src], place[dst]] = np.log(rate_bps)
         seen[place[src], place[dst]] = True
     if (seen & seen.T).sum() < _MUTUAL * len(told):
-        # One direction stands for both.
+        # Few pairs were measured both ways: each direction stands for both.
         logs = np.where(seen, logs, logs.T)
         seen = seen | seen.T
     labels = _clustered(_centred(logs, seen), seen, len(told))

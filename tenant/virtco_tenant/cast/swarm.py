@@ -253,7 +253,8 @@ class Transfer:
                 if alert.handle == swarm:
                     for other in self._blocks.finished(
                             level, alert.piece_index):
-                        # It is here already.
+                        # Priority 0: the block is here already, so no other
+                        # swarm needs to fetch it.
                         self._swarms[other].piece_priority(
                             alert.piece_index, 0)
 

@@ -211,7 +211,7 @@ def _note_size(where: str, kind: str, group: str, cells: list[str],
         return
     n_members = inputs.count(where, SIZE, cells[column], 1,
                              collectives.MAX_RANKS)
-    # AICB writes a size of 1 beside isend.
+    # AICB writes a size of 1 with each isend.
     if kind != 'isend' and (
             file.sizes.setdefault(group, n_members) != n_members):
         inputs.refuse(where, SIZE, n_members,

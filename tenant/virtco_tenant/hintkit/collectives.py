@@ -62,7 +62,7 @@ def _way(calls: Sequence[tuple[str, float]], algorithm: str) -> str:
 
 #: Bytes of one parameter.
 DTYPES = {'fp64': 8, 'fp32': 4, 'tf32': 4, 'fp16': 2, 'bf16': 2, 'fp8': 1}
-#: What a strategy of torch.distributed sends in one iteration.
+#: Operations of a strategy of torch.distributed in one iteration.
 STRATEGIES = {
     'ddp': ('all_reduce',),
     'fsdp': ('all_gather', 'all_gather', 'reduce_scatter'),

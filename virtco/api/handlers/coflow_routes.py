@@ -72,7 +72,7 @@ def announce(call: Call, group: str, query: fields.ProjectQuery,
         shown = [objects.coflows.show(coflow_id, call.rooms.decide.schedule)
                  for coflow_id in made]
     except exception.NotFound as error:
-        # Of the same names: the later one holds.
+        # A later announcement of the same names replaced this one.
         raise exception.Conflict(
             what='The announced coflow', id=repr(body.name)) from error
     return wire.Coflows([_seen(call, one) for one in shown])

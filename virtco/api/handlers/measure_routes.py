@@ -18,7 +18,8 @@ from virtco.wire import check as check_wire
 from virtco.wire import probe as probe_wire
 from virtco.wire import rate as wire
 
-#: Of more hosts a matrix is asked for in parts, with hosts=…
+#: Hosts of a matrix in one answer, at most; a client asks for a larger one in
+#: parts, with hosts=…
 MOST_HOSTS = 512
 
 

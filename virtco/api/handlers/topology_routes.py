@@ -12,7 +12,7 @@ from virtco.topology import tree
 from virtco.topology.formats import plain
 from virtco.wire import topology as wire
 
-#: Of groups, where the question names none.
+#: Sizes of groups where the query names none.
 SIZES = (2, 4, 8, 16, 32)
 
 

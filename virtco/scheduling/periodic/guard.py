@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from virtco.scheduling.periodic import job_bounds as bounds
 from virtco.scheduling.periodic import jobs as jobs_model
 
-#: A job that is ahead keeps this many of its periods for what comes.
+#: Periods that a job may be ahead of its deadlines; a longer lead is cut.
 MOST_AHEAD = 2.0
-#: Beyond the bound: where links are never idle, no schedule reaches it.
+#: Factor on the bound: where links are never idle, no schedule reaches it.
 ALLOWED = 1.02
 
 

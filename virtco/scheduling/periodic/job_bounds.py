@@ -45,7 +45,7 @@ def limits(jobs: Sequence[jobs_model.PeriodicJob], x: np.ndarray
         found.append(link)
         users = np.flatnonzero(link > 0)
         busy_s, each_s, mine = link[users], compute_s[users], x[users]
-        # That k sends while i computes, by i and k.
+        # Seconds that job k sends at most while job i computes, most_s[i, k].
         most_s = _most_sent_s(busy_s, each_s, period_s[users],
                               each_s[:, None])
         others = mine * busy_s > mine[:, None] * most_s

@@ -14,13 +14,13 @@ bounded.
 import collections
 import math
 
-#: A period is measured over so many iterations, or more …
+#: Iterations over which a period is measured, at least …
 LEAST_ITERATIONS = 20
-#: … and for so long: reports come by turns.
+#: … and time, at least: hosts report by turns.
 LEAST_S = 20.0
-#: The shortest of so many counts: a job may pause.
+#: Latest counts, of which the shortest is the period: a job may pause.
 COUNTS = 3
-#: Of a period: what counters may get wrong.
+#: Relative error of a period that counters may cause.
 TOLERANCE = 0.05
 
 
@@ -48,7 +48,7 @@ class Period:
         self._since_s = min(since_s, math.inf if self._since_s is None
                             else self._since_s)
         self._sent_bytes += new_bytes
-        # One may have begun before.
+        # The first iteration may have begun before.
         n = self._sent_bytes / iteration_bytes - 1
         if n < LEAST_ITERATIONS or now_s - self._since_s < LEAST_S:
             return False

@@ -27,7 +27,7 @@ KEPT = 8
 #: Search tree nodes per VM and host class.
 TREE_LIMIT = 2000
 LIMIT_GROWTH = 20
-#: What running sums of bytes may be off by, relative to all bytes.
+#: Rounding error of running sums of bytes, relative to all bytes.
 SUM_ROUNDING = 1e-14
 #: Cells that are looked at to compare two hosts, and with how many others
 #: most are.

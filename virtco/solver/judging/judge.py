@@ -27,8 +27,9 @@ from virtco.solver.model import instance as instances
 from virtco.solver.model import loads
 from virtco.solver.model import objectives
 
-#: The scheduler's: minimum remaining CCT first, MADD in that order, then each
-#: flow in order takes what its ports have left; rates anew at a flow's end.
+#: Rules of the scheduler: minimum remaining CCT first, MADD in that order,
+#: then each flow in order takes the rest of its ports; new rates at a flow's
+#: end.
 RULES = engine.Rules(
     policies.BY_REMAINING, policies.SHARE_MADD, policies.BACKFILL_GREEDY,
     each_flow=True, swaps=False, trickle=0.0, theta_s=math.inf, quantum_s=0.0)
@@ -39,9 +40,9 @@ LOOK_UNITS = 5.0
 #: Calls of numpy to begin a simulation, and cells for each flow.
 JUDGE_CALLS = 80
 FLOW_CELLS = 500
-#: Fewest times that rates are set anew for an answer to mean anything.
+#: Fewest updates of the rates for an answer to mean anything.
 FEWEST_EVENTS = 50
-#: Bytes per second of what is not a port of the problem.
+#: Rate of links that are not a port of the problem, bytes per second.
 UNLIMITED = 1e300
 #: Part of the wait of coflows to come that counts against a simulated sum:
 #: they are placed, too, and go around a backlog where they can. Chosen on two

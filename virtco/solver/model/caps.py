@@ -18,9 +18,10 @@ from virtco.model import cluster
 from virtco.model import matrix as matrix_model
 from virtco.model import snapshot
 
-#: Fields of a VM with its caps: of what it sends, and of what it receives.
+#: Fields of a VM with its caps: on bytes that it sends, and on those that it
+#: receives.
 WAYS = ('egress_cap_bps', 'ingress_cap_bps')
-#: Fields with the bytes that pass each beside the rate, which it saved up.
+#: Fields with the bursts: bytes that a VM saved up and sends above the cap.
 BURSTS = ('egress_burst_bytes', 'ingress_burst_bytes')
 
 

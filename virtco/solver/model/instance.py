@@ -34,8 +34,8 @@ from virtco.solver.model import switches
 from virtco.solver.model import uplink_arrays as trees
 from virtco.solver.model import validation
 
-#: Stands for 1/0 where arithmetic must stay finite: a port of no bandwidth
-#: costs this many times what the slowest real port costs.
+#: Cost of a port of no bandwidth where arithmetic must stay finite, in costs
+#: of the slowest real port.
 ZERO_RATE_PENALTY = 1e6
 
 

@@ -19,7 +19,8 @@ from virtco.solver import budget as budgets
 from virtco.solver.model import loads as loads_model
 
 #: Work to compare two hosts that may not be needed, and part of the budget to
-#: compare each two in. Of more hosts all are compared with the best ones only.
+#: compare each two in. More hosts than fit are compared only with the best
+#: ones.
 COMPARE_UNITS = 4.0
 COMPARE_SHARE = 0.1
 #: How many classes are looked at first, and by which of their values they
@@ -164,7 +165,8 @@ class _Dominators:
 
     def count(self, most_compared: float) -> np.ndarray:
         every = np.arange(len(self.value))
-        # Of equally good ones those without loads are better than any.
+        # Hosts as good as others have fewer loads first: without loads a host
+        # dominates all of them.
         no_better = np.array([
             np.searchsorted(np.sort(column), column, 'right')
             for column in self.value[:, :LEAD_COLUMNS].T])
@@ -205,7 +207,7 @@ def dominance(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
         lower = np.flatnonzero(theirs < mine.max())
         if not len(lower):
             continue
-        # Who may be on a host is the same for many nodes.
+        # Many nodes may be on the same hosts, and have equal columns.
         key = mine.tobytes(), theirs.tobytes()
         if key in seen:
             continue

@@ -23,7 +23,7 @@ def check(problem: snapshot.PlacementProblem) -> None:
             raise exception.Invalid(field=field, value='a name twice',
                                     limit='different names')
     for host in problem.hosts:
-        # One look at the usual host: there may be thousands.
+        # A valid host costs a single look: there may be thousands.
         if not (len(host.free) == n_resources and host.egress_bps >= 0
                 and host.ingress_bps >= 0
                 and all(map(math.isfinite, host.free))):

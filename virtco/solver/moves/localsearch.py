@@ -87,7 +87,7 @@ class Searcher:
         self.order_random = random.Random(seed)
         self.movable = inst.movable
         self.moves_done = 0
-        #: Of the last run, by the clock of its budget.
+        #: Time per move in the last run, by the clock of its budget.
         self.s_per_move = 0.0
         self.s_per_byte = instances.finite(inst.s_per_byte)
         self.adjacency = _adjacency(inst)

@@ -21,7 +21,7 @@ from virtco.solver.moves import rank_kernel
 
 #: Hosts between two looks at the clock.
 CHUNK_HOSTS = 256
-#: What one and several of a resource are called.
+#: Names of one unit and of several units of a resource.
 RESOURCES = {'vcpus': ('vCPU', 'vCPUs'),
              'memory_mb': ('MB of memory',) * 2,
              'disk_gb': ('GB of disk',) * 2}
@@ -332,7 +332,7 @@ def _lack(inst: instances.Instance, need: np.ndarray, free: np.ndarray,
         return 'no share of its group is left below that switch'
     if r >= len(inst.problem.resources):
         return 'its anti-affinity group already has VMs there'
-    # Rounded down, so that what is left of a sum is nothing.
+    # Rounded down, so that a tiny rest of a sum is 0.
     left = math.floor(1000 * max(0.0, float(free[r])) + 1e-3) / 1000
     one, many = RESOURCES.get(inst.problem.resources[r],
                               (inst.problem.resources[r],) * 2)

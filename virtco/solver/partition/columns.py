@@ -29,7 +29,7 @@ CHOSEN = 2 * LENIENCY
 #: a pricing's: nobody can stop it.
 LOOK_UNITS = 50.0
 MOST_UNITS = 75e6
-#: Calls of numpy of a pricing beside its tree, and to add a set.
+#: Calls of numpy of a pricing apart from its tree, and to add a set.
 PRICE_CALLS = 25
 ADD_CALLS = 30
 

@@ -35,11 +35,12 @@ from virtco.solver.partition import rounding
 
 #: Search tree nodes of a pricing: at first, and when nothing was found.
 TREE_LIMITS = (300, 3000, 30000)
-#: What counts as nothing in the linear program.
+#: Tolerance of the linear program: smaller values are 0.
 EPS = 1e-7
-#: Tried first, so much below the best: local search is mostly near it already.
-#: On 25 hard instances of 18 x 40 at 1 s it certified 76 instead of 72 %, and
-#: p90 of the ratio fell from 1.014 to 1.005; at 1.01 and 1.06 it did not help.
+#: First target is the best divided by this: local search is mostly near it
+#: already. On 25 hard instances of 18 x 40 at 1 s it certified 76 instead of
+#: 72 %, and p90 of the ratio fell from 1.014 to 1.005; at 1.01 and 1.06 it did
+#: not help.
 FIRST = 1.03
 #: From this ratio on the next t is just below the best, not between.
 NEAR = 1.01
@@ -74,7 +75,7 @@ class Partition:
         self.s_per_byte = lowerbounds.hose_s_per_byte(inst).ravel()[
             self.pool.ports]
         self.master = master.Master(self.pool)
-        #: What refuted a time last often refutes the next one, too.
+        #: Cover that refuted a time last; it often refutes the next one, too.
         self.refuting: master.Cover | None = None
 
     def narrow(self, lower_s: float, upper_s: float,

@@ -12,8 +12,8 @@ from virtco.solver.moves import localsearch
 from virtco.solver.stages import proofs
 from virtco.solver.stages import search_state as states
 
-#: Moves per node of the first runs, and how many there are. Without them one
-#: run in a hundred ended a third behind (groups together, three resources).
+#: Moves per node of the first runs, and how many there are. Fewer left one run
+#: in a hundred a third behind (groups together, three resources).
 QUICK = 500, 3
 #: Moves per node with a set of nodes put together, and how many such runs in
 #: a row may find nothing better.
@@ -24,7 +24,7 @@ GATHER_CALLS = 40
 DEEPER = ((2000, 1), (6000, 2))
 #: Moves per node, and how many of the pool's best they are spent on.
 ROUNDS: tuple[tuple[int, int], ...] = ((500, 5), (1500, 3), (5000, 2))
-#: Part of what is left that set partition may take between rounds.
+#: Share of the time left that set partition may take between rounds.
 PARTITION_SHARE = 0.3
 #: Both where hosts are tied together. On 32 instances of rack18x40 at 1 s of
 #: work, with rounds as long as there is time, the mean ratio to the best fell
@@ -33,7 +33,7 @@ TIED_ROUNDS = ((6000, 2), (20000, 1))
 TIED_SHARE = 0.1
 #: Proven ratio at which no more moves are made.
 CLOSE = 1e-3
-#: Temperature of a search from what is good already.
+#: Temperature at which a search starts from a good placement.
 REHEAT = 0.03
 
 

@@ -13,7 +13,7 @@ from virtco.solver.stages import annealing
 from virtco.solver.stages import search_state as states
 
 POLISH_MOVES = 300
-#: What leaving room for groups to come may cost, relative to the objective.
+#: Relative cost that leaving room for groups to come may have.
 SPARE = 0.1
 
 

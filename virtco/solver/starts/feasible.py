@@ -13,8 +13,8 @@ from virtco.solver.model import instance as instances
 from virtco.solver.starts import candidates
 
 _INFEASIBLE = 2
-#: What the integer program may take though the budget is spent: without it
-#: there is no answer at all.
+#: Time of the integer program even if the budget is spent: without it there is
+#: no answer at all.
 LEAST_S = 0.05
 MILP_NODES = 100_000
 #: Work for each pair of node and host, at each node of the tree.

@@ -23,7 +23,7 @@ TOPOGRAPH = 'topograph'
 NAMES = (YAML, SLURM_YAML, SLURM_CONF, TOPOGRAPH)
 TABLE = 'csv'
 TOPOGRAPH_MODEL = 'topograph-model'
-#: Those that are read; the first ones are written as well.
+#: Formats that are read; those of NAMES are written as well.
 READ = (*NAMES, TABLE, TOPOGRAPH_MODEL)
 _OF_ONE_PLANE = {
     SLURM_CONF: (document.from_lines, slurm_conf.load),

@@ -16,7 +16,7 @@ from virtco.topology.formats import result
 from virtco.topology.formats import switch_lists as switches
 
 KEYS = ('topology', 'cluster_default', 'tree', 'block', 'flat')
-# Per kind: its list, what an entry is called, an entry's keys, other keys.
+# Names per kind: its list, an entry, an entry's keys, other keys.
 _KINDS = {
     'tree': ('switches', 'switch', ('switch', 'children', 'nodes'), ()),
     'block': ('blocks', 'block', ('block', 'nodes'), ('block_sizes',))}

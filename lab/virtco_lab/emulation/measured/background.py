@@ -28,7 +28,7 @@ from virtco_lab.emulation import namespaces
 from virtco_lab.emulation import process
 
 _CHUNK_BYTES = 64 * 1024
-# What a connection has left to send when it pauses.
+# Bytes that a connection may still have to send when it pauses.
 _NOTSENT_BYTES = 128 * 1024
 _BUFFER_BYTES = 256 * 1024
 _TICK_S = 0.005

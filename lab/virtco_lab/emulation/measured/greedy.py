@@ -32,7 +32,7 @@ MACHINES = tuple(f'm{n}' for n in range(5))
 #: Rates of the paths that are not 1.
 FAST = {('m0', 'm1'): 10.0, ('m2', 'm3'): 9.0, ('m2', 'm4'): 8.0}
 TASKS = ('J1', 'J2', 'J3')
-#: By (sender, receiver): share of the larger transfer.
+#: Share of the larger transfer by (sender, receiver).
 TRANSFERS = {(0, 1): 1.0, (0, 2): 0.5}
 #: Time of the larger transfer on the path with rate 10.
 _LARGER_S = 4.0

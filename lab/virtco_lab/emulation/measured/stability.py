@@ -26,7 +26,7 @@ AGES = {1: 3, 5: 15, 10: 30, 30: 89}
 N_HOSTS = 10
 #: The error whose share of readings the paper tells, per cent.
 SHARE_PAPER = 6.0
-#: What was asked for here.
+#: Largest errors that were asked for here, per cent.
 MOST_MEDIAN, MOST_MEAN = 2.0, 4.0
 _READINGS = 94
 _SHORT_READINGS = 20
@@ -80,7 +80,7 @@ def figure7(options: extent.Options, display: displays.Display
             for what, value, most in (
                     ('median', np.median(errors), MOST_MEDIAN),
                     ('mean', errors.mean(), MOST_MEAN)):
-                # What another tenant takes is no error of the method.
+                # Rates that another tenant takes are no error of the method.
                 if value > most and (what == 'median' or not cloud.n_shared):
                     unmet.append(f'{cloud.name}: the {what} error over '
                                  f'{minutes} min is {value:.1f} %, more '

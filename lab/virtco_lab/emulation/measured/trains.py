@@ -25,7 +25,7 @@ BURST_LENGTHS = (50, 200, 500, 2000)
 BURSTS = (5, 10)
 N_PATHS = 5
 _BULK_S = 4.0
-#: Of Choreo's section 4.1: mean error, per cent.
+#: Mean error in Choreo's section 4.1, per cent.
 _PAPER = {'small bucket': 9.0, 'bucket of 256 KB': 4.0}
 _PAPER_PAIRS_S = 180.0
 

@@ -188,7 +188,7 @@ def _guarded(where: str) -> Callable[[samples.Samples], str]:
     return reached
 
 
-#: What was asked, the figure that tells, and how it is told.
+#: Targets: the question, the figure that answers it, and the answer's text.
 _TARGETS: tuple[tuple[str, str, Callable[[samples.Samples], str]], ...] = (
     ('Test case 2, average CCT at least 15 % below strong SEBF-TA (aim 35)',
      'virtco-case2', _saves(15.0, 'sebf-ta')),

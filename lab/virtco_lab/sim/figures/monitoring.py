@@ -95,7 +95,7 @@ def _of_links(which: int, unit: float, setting: str, seed: int
 def _of_hosts(which: int, unit: float, setting: str, seed: int
               ) -> samples.Found:
     whole = readings(seed)[which] / unit
-    # Without the diagonal: by instance and other instance.
+    # The diagonal is left out: rows by instance and other instance.
     to, of = (rows[:, _PAIRS].reshape(len(rows), N_HOSTS, N_HOSTS - 1)
               for rows in (whole, whole.transpose(0, 2, 1)))
     found = {'to others': to.mean(axis=(0, 2)),

@@ -237,7 +237,7 @@ def _in_cluster(cluster: clouds.Cluster, rng: np.random.Generator
 
 def _fig13(setting: str, seed: int) -> samples.Found:
     rng = _rng(seed, 13)
-    # Of so few flows that Norm(N_E) is 0.1.
+    # Few flows, so that Norm(N_E) is 0.1.
     cluster = clouds.Cluster(n_flows=160)
     _flat, whole, machines = _in_cluster(cluster, rng)
     racks = machines // cluster.n_per_rack
@@ -251,7 +251,7 @@ def _fig13(setting: str, seed: int) -> samples.Found:
                   OPERATIONS.index(setting))
 
 
-# And what is shown of them.
+# Tables and pictures of the samples.
 
 
 def table(number: int | str, title: str, first: str, y_label: str, note: str,

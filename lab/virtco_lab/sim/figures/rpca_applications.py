@@ -20,7 +20,7 @@ from virtco_lab.sim.figures import samples
 #: Iterations of CG by length of the vector: a test counts the shorter ones.
 ITERATIONS = {1000: 76, 4000: 149, 16000: 228, 64000: 564, 256000: 1107,
               1024000: 1943}
-#: Of a machine, in sparse products and sums.
+#: Operations of a machine per second, in sparse products and sums.
 _FLOPS = 1e9
 _FLOPS_PER_ENTRY = 20
 _NUMBER_BYTES = 8

@@ -10,7 +10,7 @@ from virtco_lab.sim.figures import outcome
 from virtco_lab.sim.figures import samples
 from virtco_lab.sim.figures import virtco
 
-#: What is swept, the figure's title and what to know of it.
+#: Name of the swept quantity, title and note of each figure.
 ABOUT = {
     'virtco-case4': (
         'width', 'Impact of width (VirtCO test case 4)',
@@ -28,7 +28,7 @@ ABOUT = {
         'paper: from 23.5 % below Baseline at 0.1 GB to 61.2 % at 3 GB, and '
         'from 7.1 % below SEBF-TA (its text names 30.6 % for the same point) '
         'to 40.5 %.')}
-#: What the paper's text says that VirtCO saves of Baseline and SEBF-TA.
+#: Savings of VirtCO over Baseline and SEBF-TA in the paper's text, percent.
 BANDS = {'virtco-case5': (
     outcome.Band('paper, of Baseline', 40.0, 50.0),
     outcome.Band('paper, of SEBF-TA', 17.0, 20.0))}

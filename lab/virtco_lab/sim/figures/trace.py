@@ -14,7 +14,7 @@ from virtco_lab.sim.figures import samples
 RATE_BPS = 1e9
 POLICIES = ('mrtf', 'mrtf+swap', 'sebf', 'fifo', 'fifo+', 'priority',
             'weighted-fair', 'fair', 'dark')
-#: What no schedule's mean CCT is below.
+#: Lower bound on the mean CCT of any schedule.
 BOUND = 'bound of any schedule'
 ALONE = 'each alone'
 #: Mean, median and 95th percentile of an independent prototype of ours that

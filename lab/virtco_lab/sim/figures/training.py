@@ -37,14 +37,14 @@ CLUSTER_ROWS = (*CLUSTER_SCHEMES, 'bound', 'bound, no stragglers',
 MIXED_SCHEMES = ('mrtf', 'training first', 'order')
 #: Length of a run, in longest periods; the first half warms up.
 PAIR_PERIODS = 100
-#: A quarter of the run warms up: jobs are cut off by the ends of what counts.
+#: Length of a run, in longest periods. A quarter of it warms up: jobs are cut
+#: off by the ends of the counted time.
 PERIODS = 100
-#: A job straggles that is slowed down by more than this times what the slowest
-#: job must be.
+#: Slowdown of a straggler, over the least that the slowest job can have.
 STRAGGLES = 1.05
-#: Of the racks' uplinks in the cluster …
+#: Oversubscription of the racks' uplinks in the cluster …
 OVERSUBSCRIPTION = {'4:1': 4.0, '8:1': 8.0, '16:1': 16.0}
-#: … where training runs beside other coflows.
+#: … where training runs together with other coflows.
 MIXED_OVERSUBSCRIPTION = 8.0
 #: Ordinary coflows per second, their bytes' median and spread (log-normal).
 ORDINARY_PER_S = 2.0

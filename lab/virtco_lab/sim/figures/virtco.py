@@ -56,7 +56,8 @@ SAVED_NOTE = (
 BOUND_NOTE = (
     'The bound is the least mean CCT of any schedule where virtco placed the '
     'VMs, by linear programming.')
-#: Test case 2's workloads, and what they are drawn with.
+#: Workloads of test case 2: the shape they are drawn with, and whether there
+#: is background.
 CASE2 = {f'{shape}{", background" if background else ""}': (shape, background)
          for shape in workloads.SHAPES for background in (False, True)}
 
