@@ -165,7 +165,8 @@ QUESTIONS: dict[str, Ask] = {
     'operator: profile show': _of(profile_rows.find, None, 'absent'),
     'operator: app list': _of(profile_rows.list_apps, None),
     'operator: group show': _of(groups.living, None, GROUP),
-    'operator: hint warnings': _of(records.ignored_hints, 1e9),
+    'operator: hint warnings': _of(
+        records.latest_events, ['hint_ignored', 'neutral'], 1e9),
     'operator: project list': _of(records.list_projects),
     'operator: host list': _of(records.list_hosts),
     'operator: drains': _of(operators.drains),

@@ -52,8 +52,9 @@ Time between two rounds that write the results of hints to the metadata of the
 tenants' servers, in seconds; 0 writes nothing.
 
 Servers get the metadata ``virtco.group``, ``virtco.row``,
-``virtco.planned_cct_s`` and ``virtco.measured_cct_s``, or ``virtco.ignored``
-with the reason if their hint was ignored within the last hour; 100 servers per
+``virtco.planned_cct_s``, ``virtco.measured_cct_s`` and ``virtco.why``, the
+result in one line. Servers with a hint that was ignored, or that were placed
+without a plan within the last hour, get ``virtco.why`` alone; 100 servers per
 round. The account of ``[nova] auth_type`` needs the right to change the
 metadata of all servers.
 """),

@@ -201,19 +201,19 @@ def newest_event(session: orm.Session, instance_uuid: str,
             models.Event.id.desc()).limit(1))
 
 
-def ignored_hints(session: orm.Session, since_s: float,
-                  limit: int = 1000) -> dict[str, str]:
-    """Read why the last hint of each server was ignored, from the newest
+def latest_events(session: orm.Session, kinds: Collection[str],
+                  since_s: float, limit: int = 1000
+                  ) -> dict[str, models.Event]:
+    """Read the latest event of these kinds about each server, from the newest
     events.
     """
-    query = sa.select(models.Event.instance_uuid, models.Event.detail).where(
-        models.Event.kind == 'hint_ignored',
-        models.Event.created_at >= since_s,
+    query = sa.select(models.Event).where(
+        models.Event.kind.in_(kinds), models.Event.created_at >= since_s,
         models.Event.instance_uuid != '').order_by(
             models.Event.created_at.desc(),
             models.Event.id.desc()).limit(limit)
-    return {uuid: detail for uuid, detail in reversed(
-        session.execute(query).all())}
+    return {event.instance_uuid: event for event in reversed(
+        session.scalars(query).all())}
 
 
 def count_events(session: orm.Session, projects: Collection[str]

@@ -19,6 +19,7 @@ from virtco.db import records
 from virtco.db import session as db_session
 from virtco.follow import nova
 from virtco.model import states
+from virtco.objects import reasons
 
 LOG = logging.getLogger(__name__)
 
@@ -26,9 +27,9 @@ LOG = logging.getLogger(__name__)
 MOST_A_TURN = 100
 #: Longest metadata value in Nova.
 MOST_CHARS = 255
-#: An ignored hint is told for so long: Nova refuses metadata while a server is
-#: built, and for good when the build fails.
-IGNORED_S = 3600.0
+#: Time for which a launch without a plan is told: Nova refuses metadata while
+#: a server is built, and for good when the build fails.
+UNPLANNED_S = 3600.0
 
 
 class Feedback:
@@ -79,7 +80,7 @@ class Feedback:
 
     def wanted(self) -> dict[str, dict[str, str]]:
         """Return the metadata per server of the living groups, and per server
-        whose hint was ignored.
+        that was lately launched with a hint but without a plan.
         """
         with self._database.reader() as session:
             members = db_groups.living_members(session)
@@ -90,10 +91,12 @@ class Feedback:
                     models.Coflow.group_id.in_(list(groups))).order_by(
                         models.Coflow.position)):
                 coflows.setdefault(coflow.group_id, []).append(coflow)
-            ignored = records.ignored_hints(
-                session, self._clock() - IGNORED_S)
-        found = {uuid: {'virtco.ignored': _shortened(why)}
-                 for uuid, why in ignored.items()}
+            unplanned = records.latest_events(
+                session, (reasons.IGNORED, reasons.NEUTRAL),
+                self._clock() - UNPLANNED_S)
+        found = {uuid: {'virtco.why': _shortened(
+            reasons.of_unplanned(event.kind, event.detail))}
+            for uuid, event in unplanned.items()}
         # A later hint of the server may have been taken.
         return found | {member.instance_uuid: _values(
             groups[member.group_id], member,
@@ -112,6 +115,9 @@ def _values(group: models.Group, member: models.Member,
         if any(time_s is not None for time_s in times):
             found[name] = ','.join('' if time_s is None else f'{time_s:.3f}'
                                    for time_s in times)
+    if coflows:
+        found['virtco.why'] = ', '.join(reasons.of_coflow(
+            c.cct_s, c.measured_cct_s, c.why) for c in coflows)
     return {key: _shortened(value) for key, value in found.items()}
 
 

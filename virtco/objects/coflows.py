@@ -24,6 +24,7 @@ from virtco.model import live
 from virtco.model import snapshot
 from virtco.model import states
 from virtco.objects import new_groups
+from virtco.objects import reasons
 from virtco.state import state as known
 from virtco.state import summary
 from virtco.wire import coflow_bodies as wire
@@ -158,8 +159,10 @@ class Coflows:
             ended=ended_s, expires=coflow.expires_at,
             predicted_end=codec.finite(ranked.predicted_end_s)
             if ranked is not None else None,
-            why='; '.join(text for text in (
-                group.why if group else '', coflow.why) if text), **of_group)
+            why=reasons.of_coflow(
+                coflow.cct_s, measured['measured_cct_s'] if over else None,
+                coflow.why),
+            plan_notes=group.why if group else '', **of_group)
 
     def register(self, project_id: str, name: str,
                  matrix: Any) -> wire.Coflow:

@@ -88,7 +88,8 @@ KINDS: dict[str, Callable[[Any], Any]] = {
         'destinations', 'reasons'), _names),
     **dict.fromkeys(('bottleneck', 'planned_bottleneck'), _fields),
     **dict.fromkeys(('launches', 'planes'), lambda value: str(len(value))),
-    **dict.fromkeys(('hours', 'members', 'events', 'findings'), _lines),
+    **dict.fromkeys(('hours', 'members', 'events', 'findings',
+                     'classes'), _lines),
 }
 
 

@@ -13,11 +13,10 @@ from typing import Any
 from virtco import hints
 from virtco.db import records
 from virtco.db import session as db_session
+from virtco.objects import reasons
 from virtco.place import newest
 from virtco.wire import placement as wire
 
-#: Kind of the event of a neutral placement.
-NEUTRAL = 'neutral'
 MOST_WAITING = 200
 INTERVAL_S = 1.0
 
@@ -51,4 +50,4 @@ class Journal:
         self._entries.write(
             self._database, self._entries.items(),
             lambda session, entry: records.add_event(
-                session, kind=NEUTRAL, **entry))
+                session, kind=reasons.NEUTRAL, **entry))

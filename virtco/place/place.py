@@ -26,6 +26,7 @@ from virtco.db import models
 from virtco.db import records
 from virtco.db import session as db_session
 from virtco.model import booking
+from virtco.objects import reasons
 from virtco.objects import settings
 from virtco.place import answer as answers
 from virtco.place import deadline as deadlines
@@ -244,7 +245,7 @@ class Place:
             found = session.get(models.Placement, instance_uuid)
             if found is None:
                 return _neutral(records.newest_event(
-                    session, instance_uuid, journal.NEUTRAL), instance_uuid)
+                    session, instance_uuid, reasons.NEUTRAL), instance_uuid)
             member = db_groups.member_of(session, instance_uuid)
             return _kept(
                 answers.DECODER.decode(found.answer),

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from virtco.wire import fields
+from virtco.wire import host
 from virtco.wire import operation
 
 State = Literal['registered', 'planned', 'active', 'done', 'retired']
@@ -64,6 +65,15 @@ class Member(operation.Response, frozen=True, kw_only=True):
     expires_at: float | None
 
 
+class HostClass(host.ClassRates, frozen=True, kw_only=True):
+    """The class of a coflow on one of its hosts.
+
+    :ivar host: name of the host.
+    """
+
+    host: str
+
+
 class Event(operation.Response, frozen=True, kw_only=True):
     """Something that a tenant should know of a group.
 
@@ -97,38 +107,28 @@ class Events(operation.Response, frozen=True):
 class Coflow(operation.Response, frozen=True, kw_only=True):
     """A coflow and its progress.
 
+    The fields stand in the order of its life: the hint, the plan, the hosts,
+    the classes, the progress, and the planned beside the measured time.
+
     :ivar id: id of the coflow; of a registered one: ``virtco:tm_ref``.
     :ivar name: name of the coflow.
+    :ivar project_id: project of the coflow.
     :ivar group: id of its group.
     :ivar group_name: name of its group.
-    :ivar project_id: project of the coflow.
     :ivar state: in the life of the coflow.
+    :ivar why: planned and measured completion time and the reason of the end,
+        in one line.
+    :ivar dst_port: TCP or UDP port that tells its packets from others.
     :ivar n_vms: rows of the matrix.
     :ivar n_flows: pairs of VMs with bytes.
     :ivar size_bytes: bytes of an iteration.
-    :ivar sent_bytes: counted in this iteration.
-    :ivar remaining_bytes: bytes of this iteration that are not sent.
-    :ivar dst_port: TCP or UDP port that tells its packets from others.
-    :ivar iteration: number of the iteration that is under way, or was the
-        last, from 0.
     :ivar iterations: how often it is sent; 0: no end is known.
     :ivar period_s: between beginnings, by the hint.
     :ivar compute_s: between an end and the next beginning, by the hint.
     :ivar order: order in which its pairs are served, by the hint.
     :ivar rank_hint: whether rows are given to VMs by the planner.
-    :ivar measured_period_s: between beginnings, as counted.
-    :ivar counted_compute_s: between an end and the next beginning, as
-        counted.
-    :ivar priority_class: the lowest is served first.
-    :ivar weight: share beside other coflows.
-    :ivar in_debt: whether its project owes bytes, so that it comes last.
-    :ivar rank: in the order of service, 0 is the first.
-    :ivar rate_bps: rate that it is allocated now.
-    :ivar cct_s: planned completion time.
-    :ivar measured_cct_s: completion time, as counted.
-    :ivar measured_cct_error_s: largest error of ``measured_cct_s``.
-    :ivar first_byte: time, in seconds since the epoch.
-    :ivar last_byte: time, in seconds since the epoch.
+    :ivar deadline: time, in seconds since the epoch.
+    :ivar expires: time until which an announced coflow waits.
     :ivar lower_bound_s: ``cct_s`` is at least that in ``bound_scope``, where
         the group has no other coflow.
     :ivar bound_scope: placements that ``lower_bound_s`` and ``gap`` cover,
@@ -136,72 +136,92 @@ class Coflow(operation.Response, frozen=True, kw_only=True):
         bound.
     :ivar gap: distance of the group's plan from the bound, as a fraction.
     :ivar planned_bottleneck: port that decides ``cct_s``.
-    :ivar arrival: arrival of the iteration, in seconds since the epoch.
-    :ivar deadline: time, in seconds since the epoch.
+    :ivar plan_notes: limits and compromises of the plan, in one line; empty
+        where hosts are hidden.
     :ivar promise: ``yes`` or ``no``, then ``kept`` or ``missed``.
-    :ivar ended: time, in seconds since the epoch.
-    :ivar expires: time until which an announced coflow waits.
-    :ivar predicted_end: time, in seconds since the epoch.
-    :ivar why: fate of the coflow with its reason, in one line.
     :ivar hosts: host of each VM, null for a VM on none; empty where hosts are
         hidden.
     :ivar n_elsewhere: VMs that are not where they were planned.
-    :ivar warnings: number of events about its group.
+    :ivar members: VMs of its group; only of one coflow by itself.
+    :ivar priority_class: the lowest is served first.
+    :ivar weight: share beside other coflows.
+    :ivar in_debt: whether its project owes bytes, so that it comes last.
+    :ivar rank: in the order of service, 0 is the first.
+    :ivar rate_bps: rate that it is allocated now.
+    :ivar classes: its class on each host; empty where hosts are hidden; only
+        of one coflow by itself.
     :ivar bottleneck: port at which it waits now.
     :ivar n_before: coflows that are served there before it.
     :ivar waits_for: their ids; only of one coflow by itself.
-    :ivar members: VMs of its group; only of one coflow by itself.
+    :ivar iteration: number of the iteration that is under way, or was the
+        last, from 0.
+    :ivar arrival: arrival of the iteration, in seconds since the epoch.
+    :ivar sent_bytes: counted in this iteration.
+    :ivar remaining_bytes: bytes of this iteration that are not sent.
+    :ivar predicted_end: time, in seconds since the epoch.
+    :ivar first_byte: time, in seconds since the epoch.
+    :ivar last_byte: time, in seconds since the epoch.
+    :ivar ended: time, in seconds since the epoch.
+    :ivar measured_period_s: between beginnings, as counted.
+    :ivar counted_compute_s: between an end and the next beginning, as
+        counted.
+    :ivar cct_s: planned completion time.
+    :ivar measured_cct_s: completion time, as counted.
+    :ivar measured_cct_error_s: largest error of ``measured_cct_s``.
+    :ivar warnings: number of events about its group.
     :ivar events: about its group; only of one coflow by itself.
     """
 
     id: str
     name: str
+    project_id: str
     group: str | None
     group_name: str | None
-    project_id: str
     state: str
+    why: str
+    dst_port: int | None
     n_vms: int
     n_flows: int
     size_bytes: float
-    sent_bytes: float
-    remaining_bytes: float
-    dst_port: int | None
-    iteration: int
     iterations: int
     period_s: float | None
     compute_s: float | None
     order: str | None
     rank_hint: bool
-    measured_period_s: float | None
-    counted_compute_s: float | None
+    deadline: float | None
+    expires: float | None
+    lower_bound_s: float | None
+    bound_scope: str | None
+    gap: float | None
+    planned_bottleneck: PlannedPort | None
+    plan_notes: str
+    promise: Literal['yes', 'no', 'kept', 'missed'] | None
+    hosts: list[str | None]
+    n_elsewhere: int
+    members: list[Member] | msgspec.UnsetType = msgspec.UNSET
     priority_class: int
     weight: float
     in_debt: bool
     rank: int | None
     rate_bps: float
-    cct_s: float | None
-    measured_cct_s: float | None
-    measured_cct_error_s: float | None
-    first_byte: float | None
-    last_byte: float | None
-    lower_bound_s: float | None
-    bound_scope: str | None
-    gap: float | None
-    planned_bottleneck: PlannedPort | None
-    arrival: float | None
-    deadline: float | None
-    promise: Literal['yes', 'no', 'kept', 'missed'] | None
-    ended: float | None
-    expires: float | None
-    predicted_end: float | None
-    why: str
-    hosts: list[str | None]
-    n_elsewhere: int
-    warnings: int
+    classes: list[HostClass] | msgspec.UnsetType = msgspec.UNSET
     bottleneck: Bottleneck | None | msgspec.UnsetType = msgspec.UNSET
     n_before: int | None | msgspec.UnsetType = msgspec.UNSET
     waits_for: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
-    members: list[Member] | msgspec.UnsetType = msgspec.UNSET
+    iteration: int
+    arrival: float | None
+    sent_bytes: float
+    remaining_bytes: float
+    predicted_end: float | None
+    first_byte: float | None
+    last_byte: float | None
+    ended: float | None
+    measured_period_s: float | None
+    counted_compute_s: float | None
+    cct_s: float | None
+    measured_cct_s: float | None
+    measured_cct_error_s: float | None
+    warnings: int
     events: list[Event] | msgspec.UnsetType = msgspec.UNSET
 
 

@@ -13,28 +13,35 @@ from virtco.wire import operation
 DrainState = Literal['draining', 'drained']
 
 
-class Class(operation.Response, frozen=True, kw_only=True):
-    """A coflow's class on the uplink of a host.
+class ClassRates(operation.Response, frozen=True, kw_only=True):
+    """Rates of a class on the uplink of a host.
 
-    :ivar coflow_id: id of the coflow.
-    :ivar name: name of the coflow.
-    :ivar minor: number of the HTB class, such as ``1:10``.
+    :ivar minor: number of the HTB class, such as ``7000:10``.
     :ivar prio: place in the order of the host's coflows, 0 is the first.
     :ivar rate_bps: guaranteed rate.
     :ivar ceil_bps: upper limit.
     :ivar observed_bps: rate of the last reports; null: none is known.
     :ivar backlog_bytes: in the class's queues; null: not reported.
-    :ivar destinations: hosts that the coflow sends to from here.
     """
 
-    coflow_id: str
-    name: str
     minor: str
     prio: int
     rate_bps: float
     ceil_bps: float
     observed_bps: float | None
     backlog_bytes: float | None
+
+
+class Class(ClassRates, frozen=True, kw_only=True):
+    """A coflow's class on the uplink of a host.
+
+    :ivar coflow_id: id of the coflow.
+    :ivar name: name of the coflow.
+    :ivar destinations: hosts that the coflow sends to from here.
+    """
+
+    coflow_id: str
+    name: str
     destinations: list[str]
 
 

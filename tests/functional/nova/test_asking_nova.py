@@ -145,7 +145,7 @@ class ComparisonTest(nova_cloud.Cloud):
                        'virtco:tm': '[[0, "apples"], [0, 0]]'}))
         controller.wait_for(
             lambda: 'virtco:tm[0][1]' in self.api.get_server(
-                bad.uuid)['metadata'].get('virtco.ignored', ''),
+                bad.uuid)['metadata'].get('virtco.why', ''),
             'why the hint was ignored')
         gone, moved, shelved, *_ = servers
         cloud.delete([gone])

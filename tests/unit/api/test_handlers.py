@@ -34,14 +34,18 @@ def test_a_coflow_is_shown_with_its_members(api):
     assert found['rank'] == 0 and found['rate_bps'] > 0
     assert found['bottleneck']['host'] in found['hosts']
     assert found['waits_for'] == [] and found['n_before'] == 0
+    classes = {one['host']: one for one in found['classes']}
+    assert classes['h0'].items() <= (api.get('/v1/hosts/h0')['classes'][0]
+                                     | {'host': 'h0'}).items()
+    assert api.get('/v1/coflows/c-p-a', **TENANT)['classes'] == []
     listed, = api.get('/v1/coflows')['coflows']
     assert listed['bottleneck'] == found['bottleneck']
-    assert listed['rank'] == 0
+    assert listed['rank'] == 0 and 'classes' not in listed
 
 
 def test_a_tenant_hears_of_no_hypervisor(own):
     own.add(stored.group('b', why='h2 it is', bottleneck='h2 egress'),
-            stored.coflow('p-b', why='beside h1'),
+            stored.coflow('p-b', cct_s=2.0, why='expired'),
             stored.member('p-b', 0, 'h2', planned_host='h1'),
             *(models.Event(project_id='p', group_name='b', kind=kind,
                            detail=kind, created_at=1.0, instance_uuid='')
@@ -54,13 +58,14 @@ def test_a_tenant_hears_of_no_hypervisor(own):
         assert not service.hosts_in(told), path
     mine, all_of = (own.get('/v1/coflows/c-p-b', **caller)
                     for caller in (TENANT, {}))
-    hidden = {'hosts': [], 'why': '', 'bottleneck': None,
+    hidden = {'hosts': [], 'plan_notes': '', 'bottleneck': None,
               'planned_bottleneck': None, 'waits_for': []}
     assert {name: mine[name] for name in hidden} == hidden
     member, = mine['members']
     assert member == all_of['members'][0] | {'host': None,
                                              'planned_host': None}
     assert all_of['planned_bottleneck']['port'] == 'h2'
+    assert mine['why'] == all_of['why'] == 'planned CCT 2 s; expired'
     kinds = ['hint_ignored', 'neutral', 'wish_refused']
     for events in (mine['events'], own.get('/v1/events', **TENANT)['events']):
         assert sorted(event['kind'] for event in events) == kinds

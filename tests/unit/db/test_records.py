@@ -166,8 +166,13 @@ def test_the_last_reason_of_an_ignored_hint(session):
             ('j', 'at', 4.0, 'hint_ignored'),
             ('old', 'old', 3.9, 'hint_ignored')):
         _event(session, uuid, detail=detail, created_at=at, kind=kind)
-    assert records.ignored_hints(session, 4.0) == {'i': 'last', 'j': 'at'}
-    assert records.ignored_hints(session, 4.0, 2) == {'i': 'last'}
+
+    def told(*limit):
+        return {uuid: event.detail for uuid, event in records.latest_events(
+            session, ('hint_ignored', 'absent'), 4.0, *limit).items()}
+
+    assert told() == {'i': 'last', 'j': 'at'}
+    assert told(2) == {'i': 'last'}
 
 
 def test_what_ended_at_the_very_time_is_not_purged(session):
@@ -383,7 +388,8 @@ def test_so_many_ignored_hints_are_told(session):
         project_id='p', group_name='g', instance_uuid=f'i{i}',
         kind='hint_ignored', detail='d', created_at=1.0)
         for i in range(1001)))
-    assert len(records.ignored_hints(session, 0.0)) == 1000
+    assert len(records.latest_events(
+        session, ['hint_ignored'], 0.0)) == 1000
     assert len(records.list_events(session)) == 100
 
 

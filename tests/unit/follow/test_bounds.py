@@ -101,7 +101,8 @@ def test_ccts_of_all_coflows_stand_side_by_side():
                stored.coflow('p-a', id='0', cct_s=1.5))
     assert found.wanted()['p-a-0'] == {
         'virtco.group': 'a', 'virtco.row': '0',
-        'virtco.planned_cct_s': '1.500,', 'virtco.measured_cct_s': ',2.000'}
+        'virtco.planned_cct_s': '1.500,', 'virtco.measured_cct_s': ',2.000',
+        'virtco.why': 'planned CCT 1.5 s, measured CCT 2 s'}
 
 
 def test_only_members_that_run_are_told():

@@ -49,10 +49,10 @@ def told(database):
     return feedback.Feedback(database, Nova(), lambda: NOW_S)
 
 
-def ignored(database, uuid, why, at=NOW_S):
+def ignored(database, uuid, why, at=NOW_S, kind='hint_ignored'):
     with database.writer() as session:
         records.add_event(session, project_id='p', group_name='',
-                          instance_uuid=uuid, kind='hint_ignored', detail=why,
+                          instance_uuid=uuid, kind=kind, detail=why,
                           created_at=at)
 
 
@@ -61,12 +61,14 @@ def test_the_group_and_both_ccts(told, database):
     nova = told._nova
     assert nova.metadata == {'vm-0': {
         'virtco.group': 'sort', 'virtco.row': '0',
-        'virtco.planned_cct_s': '2.000'}}
+        'virtco.planned_cct_s': '2.000', 'virtco.why': 'planned CCT 2 s'}}
     assert told.turn() == 0
     with database.writer() as session:
         session.get(models.Coflow, 'c-p-sort').measured_cct_s = 2.5
     assert told.turn() == 1
     assert nova.metadata['vm-0']['virtco.measured_cct_s'] == '2.500'
+    assert nova.metadata['vm-0']['virtco.why'] == (
+        'planned CCT 2 s; measured CCT 2.5 s')
     assert hints.select(nova.metadata['vm-0']) == {}
 
 
@@ -82,23 +84,35 @@ def test_a_nova_that_is_away(told, caplog):
 def test_an_ignored_hint(told, database):
     ignored(database, 'bad', 'virtco:tm[0][1]: apples')
     ignored(database, 'bad', 'virtco:tm[0][1]: pears')
-    ignored(database, 'long', 'x' * 256)
-    ignored(database, 'fits', 'x' * 255)
-    ignored(database, 'old', 'n', NOW_S - feedback.IGNORED_S - 1)
+    ignored(database, 'long', 'x' * 242)
+    ignored(database, 'fits', 'x' * 241)
+    ignored(database, 'old', 'n', NOW_S - feedback.UNPLANNED_S - 1)
     assert told.turn() == 4
     nova = told._nova
     assert nova.metadata['bad'] == {
-        'virtco.ignored': 'virtco:tm[0][1]: pears'}
-    assert nova.metadata['long'] == {'virtco.ignored': 'x' * 252 + '...'}
-    assert nova.metadata['fits'] == {'virtco.ignored': 'x' * 255}
+        'virtco.why': 'hint ignored: virtco:tm[0][1]: pears'}
+    assert nova.metadata['long'] == {
+        'virtco.why': 'hint ignored: ' + 'x' * 238 + '...'}
+    assert nova.metadata['fits'] == {
+        'virtco.why': 'hint ignored: ' + 'x' * 241}
     assert 'old' not in nova.metadata
     assert hints.select(nova.metadata['bad']) == {}
+
+
+def test_a_server_without_a_plan_names_no_part_of_the_operators(told,
+                                                                database):
+    ignored(database, 'vm', 'earlier')
+    ignored(database, 'vm', 'mysql://db-1 is away', kind='neutral')
+    told.turn()
+    assert told._nova.metadata['vm'] == {
+        'virtco.why': 'neutral: placed without a plan; '
+                      'the operator sees the reason'}
 
 
 def test_a_member_is_not_told_of_an_earlier_hint(told, database):
     ignored(database, 'vm-0', 'no')
     told.turn()
-    assert 'virtco.ignored' not in told._nova.metadata['vm-0']
+    assert told._nova.metadata['vm-0']['virtco.why'] == 'planned CCT 2 s'
 
 
 def test_a_server_that_is_not_ready_is_told_later(told, database,
@@ -113,5 +127,5 @@ def test_a_server_that_is_not_ready_is_told_later(told, database,
     assert set(nova.metadata) == {'vm-0'}
     nova.building = set()
     assert told.turn() == 1
-    assert nova.metadata['a'] == {'virtco.ignored': 'no'}
+    assert nova.metadata['a'] == {'virtco.why': 'hint ignored: no'}
     assert told.turn() == 0

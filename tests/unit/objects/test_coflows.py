@@ -84,7 +84,8 @@ def test_what_the_database_says_is_shown(bench):
          last_byte=None, lower_bound_s=2.0, gap=0.5, arrival=1.5,
          bound_scope='any placement under these constraints',
          ended=None, expires=None, predicted_end=None,
-         why='planned so; as told', hosts=['h0', 'h1', 'h2'],
+         why='planned CCT 4.5 s; as told', plan_notes='planned so',
+         hosts=['h0', 'h1', 'h2'],
          n_elsewhere=1, warnings=0, measured_period_s=None,
          counted_compute_s=None, planned_bottleneck={
              'level': 'host', 'port': 'h0', 'direction': 'egress'})
@@ -175,8 +176,7 @@ def test_coflows_are_found_by_project_and_state(bench):
          hosts=['h0', 'h1', 'h2'])
     some(shown[1], rank=None, group_name=None, hosts=[], n_elsewhere=0,
          warnings=0, planned_bottleneck=None, lower_bound_s=None, gap=None,
-         bound_scope=None,
-         why='')
+         bound_scope=None, why='no planned CCT', plan_notes='')
 
 
 @pytest.mark.parametrize(('text', 'expected'), [

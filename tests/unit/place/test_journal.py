@@ -8,6 +8,7 @@ from virtco import exception
 from virtco.db import migration
 from virtco.db import records
 from virtco.db import session as db_session
+from virtco.objects import reasons
 from virtco.place import answer as answers
 from virtco.place import journal
 from virtco.wire import fields
@@ -47,9 +48,9 @@ def test_they_are_written_once(database):
     book.write()
     assert details(database) == ['no time 0', 'no time 2']
     with database.reader() as session:
-        found = records.newest_event(session, 'vm-2', journal.NEUTRAL)
+        found = records.newest_event(session, 'vm-2', reasons.NEUTRAL)
         assert (found.group_name, found.created_at) == ('a', 5.0)
-        assert records.newest_event(session, 'vm-1', journal.NEUTRAL) is None
+        assert records.newest_event(session, 'vm-1', reasons.NEUTRAL) is None
 
 
 def test_they_wait_for_the_database(database, monkeypatch):

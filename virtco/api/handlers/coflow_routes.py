@@ -9,15 +9,13 @@ from virtco.api import media
 from virtco.api import policies
 from virtco.api import views
 from virtco.api.call import Call
-from virtco.place import journal
+from virtco.objects import reasons
 from virtco.wire import coflow_bodies as wire
 from virtco.wire import fields
+from virtco.wire import host as host_wire
 
 HINT_EVENTS = ('hint_ignored', 'index_taken', 'matrix_differs', 'rows_left',
                'app_learned', 'app_unknown', 'wish_refused')
-
-#: A tenant's reason for a VM that was placed without a plan.
-NO_PLAN = 'placed without a plan; the operator sees the reason'
 
 
 def find(call: Call, query: wire.CoflowQuery) -> wire.Coflows:
@@ -94,10 +92,24 @@ def _require(call: Call, rule: policies.Rule, coflow_id: str) -> None:
 def _shown(call: Call, coflow_id: str) -> wire.Coflow:
     decide = call.rooms.decide
     found = decide.waiting().get(coflow_id)
+    shown = call.rooms.objects.coflows.show(coflow_id, decide.schedule)
     return _seen(call, msgspec.structs.replace(
-        views.waiting(call.rooms.objects.coflows.show(
-            coflow_id, decide.schedule), found),
+        views.waiting(shown, found), classes=_classes(call, shown),
         waits_for=found.waits_for if found is not None else ()))
+
+
+def _classes(call: Call, coflow: wire.Coflow) -> list[wire.HostClass]:
+    """List the coflow's class on each of its hosts that has one."""
+    rooms, now_s = call.rooms, call.rooms.clock()
+    seen = (rooms.state.live.view(host, now_s)
+            for host in dict.fromkeys(coflow.hosts) if host is not None)
+    return [wire.HostClass(host=one.host, **{
+        name: getattr(found, name)
+        for name in host_wire.ClassRates.__struct_fields__})
+        for one in seen if one is not None
+        for found in views.classes(
+            one, rooms.decide.publisher.get(one.host))
+        if found.coflow_id == coflow.id]
 
 
 def _seen(call: Call, coflow: wire.Coflow) -> wire.Coflow:
@@ -105,7 +117,8 @@ def _seen(call: Call, coflow: wire.Coflow) -> wire.Coflow:
     if call.may(policies.HOSTS):
         return coflow
     return msgspec.structs.replace(
-        coflow, hosts=[], why='', bottleneck=None, planned_bottleneck=None,
+        coflow, hosts=[], plan_notes='', bottleneck=None,
+        planned_bottleneck=None, classes=coflow.classes and [],
         waits_for=coflow.waits_for and (),
         members=coflow.members and [
             msgspec.structs.replace(member, host=None, planned_host=None)
@@ -119,6 +132,6 @@ def _about_hints(events: list[wire.Event]) -> list[wire.Event]:
     Why there was no plan may name a database or its host.
     """
     return [event if event.kind in HINT_EVENTS
-            else msgspec.structs.replace(event, detail=NO_PLAN)
+            else msgspec.structs.replace(event, detail=reasons.NO_PLAN)
             for event in events
-            if event.kind in HINT_EVENTS or event.kind == journal.NEUTRAL]
+            if event.kind in HINT_EVENTS or event.kind == reasons.NEUTRAL]

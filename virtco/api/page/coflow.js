@@ -82,6 +82,7 @@ export class Coflow {
       ['VMs and flows', `${one.n_vms} VMs, ${one.n_flows} flows`],
       ['Planned bottleneck', bottleneck
         && `${bottleneck.level} ${bottleneck.port}, ${bottleneck.direction}`],
+      ['Plan', one.plan_notes],
     ]);
   }
 
