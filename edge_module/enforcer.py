@@ -25,6 +25,7 @@ from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
 from virtco import exception
+from virtco import units
 from virtco.wire import edge_policy
 
 
@@ -50,6 +51,19 @@ class Enforcer(shaper.Shaper):
     @property
     def uplinks(self) -> Sequence[shaper.Shaper]:
         return self, *self.further
+
+    @property
+    def note(self) -> str | None:
+        """Device, program and limits of the other shapers of the uplink and of
+        the ports.
+        """
+        limits = [f'{port.dev} to {way} {units.format_rate(cap_bps)}'
+                  for port in self.ports or ()
+                  for way, cap_bps in zip(('send', 'receive'), port.caps_bps)
+                  if cap_bps is not None]
+        of_ports = f'libvirt or Neutron limits ports: {shaper.some(limits)}'
+        return '; '.join(filter(None, (
+            super().note, of_ports if limits else None))) or None
 
     def desired_table(self) -> classify.Table:
         """Return the classification that the policy asks for."""

@@ -4,6 +4,7 @@
 
 from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import threading
 from typing import Protocol
@@ -21,6 +22,7 @@ from edge_module.tcplan import model
 from edge_module.tcplan import shape
 from edge_module.tcplan import turns
 from virtco import exception
+from virtco import units
 from virtco.wire import edge_policy
 
 LOG = logging.getLogger(__name__)
@@ -30,6 +32,16 @@ GRACE_S = 5.0
 #: Share of the uplink that is guaranteed to all unmanaged traffic while there
 #: is no policy; a policy brings its own.
 DEFAULT_SHARE = 0.02
+
+# As many limits of others as a note names.
+_NAMED = 5
+
+
+def some(items: Sequence[str]) -> str:
+    """Join the first items, and say how many are left out."""
+    more = len(items) - _NAMED
+    return ', '.join(items[:_NAMED]) + (f' and {more} more' if more > 0
+                                        else '')
 
 
 class Guard(Protocol):
@@ -44,8 +56,8 @@ class Guard(Protocol):
         """
 
     @property
-    def is_shared(self) -> bool:
-        """Whether another program may put classes at the uplink's root."""
+    def sharer(self) -> str | None:
+        """Name of the program that may put classes at the uplink's root."""
 
     def was_lost(self) -> bool:
         """Return whether the state set by :meth:`ensure` changed; cheap."""
@@ -96,11 +108,16 @@ class Shaper:
 
     @property
     def note(self) -> str | None:
-        """Who else shapes the uplink, while both hold."""
+        """Device, program and limits of another shaper, while both hold."""
         if self.conflict is not None or not self.uplink.is_inside:
             return None
-        return (f'{self.uplink.dev} has queues of Open vSwitch or OVN, whose '
-                'packets are in no class of virtco')
+        who = self.guard and self.guard.sharer or 'another program'
+        limits = [f'1:{minor:x} to {units.format_rate(ceil_bps)}'
+                  for minor, ceil_bps in sorted(self.uplink.others.items())
+                  if ceil_bps < self.link_bps]
+        return (f'{who} limits classes of {self.uplink.dev}: '
+                f'{some(limits) or "none now"}; packets of its queues are in '
+                'no class of virtco')
 
     def desired_tree(self) -> model.Tree:
         settings = self._settings_now()
@@ -187,8 +204,9 @@ class Shaper:
         try:
             if self.guard is not None:
                 self.guard.ensure()
-                if self.guard.is_shared != self.uplink.is_shared:
-                    self.uplink.is_shared = self.guard.is_shared
+                is_shared = self.guard.sharer is not None
+                if is_shared != self.uplink.is_shared:
+                    self.uplink.is_shared = is_shared
                     self.tree.forget()
             leave = self._shape()
         except exception.QdiscConflict as error:

@@ -209,27 +209,27 @@ class _Shaping(NamedTuple):
     """Who shapes an uplink.
 
     :ivar kind: type of the QoS row, empty without one.
-    :ivar is_shared: whether another program than ours may.
+    :ivar sharer: other program that may; None: nobody.
     :ivar is_ovns: whether OVN writes the row.
     """
 
     port: str
     kind: str
-    is_shared: bool
+    sharer: str | None
     is_ovns: bool
 
 
 class OvsGuard:
     """Open vSwitch is told to leave the qdisc of one uplink alone.
 
-    :ivar is_shared: whether OVN or another program may shape the uplink by
-        classes beside ours.
+    :ivar sharer: name of the program, such as OVN, that may shape the uplink
+        by classes beside ours; None: nobody.
     """
 
     def __init__(self, database: OvsDb, dev: str):
         self.database = database
         self.dev = dev
-        self.is_shared = False
+        self.sharer: str | None = None
         self._seen: tuple[int, _Shaping | None] | None = None
 
     def ensure(self) -> None:
@@ -247,7 +247,7 @@ class OvsGuard:
         self._seen = changes, found
         if found is None:
             return
-        port, kind, self.is_shared, is_ovns = found
+        port, kind, self.sharer, is_ovns = found
         if kind not in ('', NOOP, HTB):
             raise exception.QdiscConflict(dev=self.dev,
                                           qdisc=f'Open vSwitch QoS {kind}')
@@ -283,15 +283,17 @@ class OvsGuard:
         port = self.database.port_of(self.dev)
         if port is None:
             return None
-        is_shared = any(item.external_ids.get('ovn-egress-iface') == 'true'
-                        for item in port.interfaces if item.name == self.dev)
-        kind = ''
+        is_ovns = self.database.is_ovns(self.dev)
+        sharer, kind = None, ''
         if port.qos:
             row = port.qos[0]
             kind = row.type
-            is_shared |= kind == HTB or row.external_ids.get('owner') != _OWNER
-        return _Shaping(port.name, kind, is_shared,
-                        self.database.is_ovns(self.dev))
+            if kind == HTB or row.external_ids.get('owner') != _OWNER:
+                sharer = 'OVN' if is_ovns else f'Open vSwitch (QoS {kind})'
+        if any(item.external_ids.get('ovn-egress-iface') == 'true'
+               for item in port.interfaces if item.name == self.dev):
+            sharer = 'OVN'
+        return _Shaping(port.name, kind, sharer, is_ovns)
 
     def remove(self) -> bool:
         """Undo :meth:`ensure`; return False when there was nothing."""

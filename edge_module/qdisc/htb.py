@@ -4,6 +4,7 @@
 
 from collections.abc import Container
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import errno
@@ -34,6 +35,7 @@ class Snapshot:
         as ``'tbf 8001:'``; None otherwise.
     :ivar is_inside: whether our qdisc is inside another program's HTB, or can
         be.
+    :ivar others: ceils of the classes of that HTB, by minor, bit/s.
     """
 
     present: bool
@@ -41,6 +43,7 @@ class Snapshot:
     tree: model.Tree
     stats: dict[int, wire.ClassStats]
     is_inside: bool = False
+    others: Mapping[int, int] = dataclasses.field(default_factory=dict)
 
 
 class Uplink:
@@ -57,6 +60,8 @@ class Uplink:
         self.is_shared = False
         #: Whether ours was inside another program's when it was read last.
         self.is_inside = False
+        #: Ceils of the classes around ours at that time, by minor, bit/s.
+        self.others: Mapping[int, int] = {}
 
     def ifindex(self) -> int:
         """Index of the device in the kernel.
@@ -112,8 +117,20 @@ class Uplink:
             tree[found.minor] = found if leaf is None else (
                 dataclasses.replace(found, limit_bytes=leaf.limit_bytes,
                                     packet_bytes=leaf.packet_bytes))
+        is_inside = ours.parent == wire.INSIDE
         return Snapshot(True, None, tree, _with_drops(stats, bodies),
-                        ours.parent == wire.INSIDE)
+                        is_inside, self._read_others() if is_inside else {})
+
+    def _read_others(self) -> dict[int, int]:
+        """Read the ceils of the classes of the HTB around ours."""
+        shown = (wire.read_class(body, shared_root.HANDLE >> 16)
+                 for body in self._dump_others())
+        return {found.minor: found.ceil_bps for found, *_ in filter(
+            None, shown) if found.minor != wire.INSIDE & 0xffff}
+
+    def _dump_others(self) -> list[bytes]:
+        return self.kernel.tc_dump(wire.dump_request(
+            wire.RTM_GETTCLASS, self.ifindex(), shared_root.HANDLE))
 
     def _has_sieve(self) -> bool:
         """Return whether packets that are in no queue come to our tree."""
@@ -125,9 +142,7 @@ class Uplink:
         """Return whether a root has the layout of :mod:`.shared_root`."""
         return root.kind == 'htb' and root.handle == shared_root.HANDLE and (
             any(wire.handle_of(body) == shared_root.LINK
-                for body in self.kernel.tc_dump(wire.dump_request(
-                    wire.RTM_GETTCLASS, self.ifindex(),
-                    shared_root.HANDLE))))
+                for body in self._dump_others()))
 
     def stats(self) -> dict[int, wire.ClassStats]:
         """Read the counters of the classes; empty while our qdisc is absent.
@@ -215,10 +230,9 @@ class Uplink:
         messages = [wire.delete_root(ifindex)]
         if ours is None or ours.parent == wire.INSIDE:
             # Empty, the HTB around is one that only we need.
-            others = [body for body in self.kernel.tc_dump(wire.dump_request(
-                wire.RTM_GETTCLASS, ifindex, shared_root.HANDLE))
-                if wire.handle_of(body) not in (shared_root.LINK,
-                                                wire.INSIDE)]
+            others = [body for body in self._dump_others()
+                      if wire.handle_of(body) not in (shared_root.LINK,
+                                                      wire.INSIDE)]
             messages = shared_root.removal(ifindex, with_root=not others)
         check(kernel.tc_send(messages), f'delete the qdisc of {self.dev}',
               (errno.ENOENT,))

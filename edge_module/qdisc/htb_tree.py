@@ -106,6 +106,7 @@ class TreeKeeper:
             self.uplink.ensure_root(snapshot)
             snapshot = self.uplink.snapshot()
         self.uplink.is_inside = snapshot.is_inside
+        self.uplink.others = snapshot.others
         return snapshot.tree
 
     def _held_up(self, desired: model.Tree, tree: model.Tree

@@ -262,11 +262,13 @@ def read_qdisc(body: bytes) -> Qdisc:
     return Qdisc(kind.decode(), handle, parent, r2q, limit, packet_bytes)
 
 
-def read_class(body: bytes) -> tuple[model.HtbClass, int, ClassStats] | None:
-    """Parse (class, handle of its leaf, counters); None unless it is ours."""
+def read_class(body: bytes, major: int = ROOT_MAJOR
+               ) -> tuple[model.HtbClass, int, ClassStats] | None:
+    """Parse (class, handle of its leaf, counters); None for another qdisc's.
+    """
     _, _, handle, parent, info = TCMSG.unpack_from(body)
     attributes = dict(attrs(body, TCMSG.size))
-    if handle >> 16 != ROOT_MAJOR or attributes.get(KIND) != b'htb\0':
+    if handle >> 16 != major or attributes.get(KIND) != b'htb\0':
         return None
     options = dict(attrs(attributes.get(OPTIONS, b''), 0))
     (rate_spec, ceil_spec, _, _, quantum, _, prio

@@ -140,7 +140,9 @@ def test_qos_that_neutron_sets_holds_beside_ours(site):
     report = site.controller.wait_report(
         lambda report: report['health'] == 'ok' and report['error'],
         sites.PATIENCE_S)
-    assert 'queues of Open vSwitch' in report['error']
+    assert report['error'].startswith(
+        'Open vSwitch (QoS linux-htb) limits classes of uplink0: ')
+    assert '1:fffe to 10 Mbit/s' in report['error']
     assert _qos_type(site) == 'linux-htb'
     site.switch.vsctl('clear', 'port', 'uplink0', 'qos')
     beds.wait_for(lambda: _qos_type(site) == NOOP

@@ -156,8 +156,9 @@ def test_limits_of_ovn_hold_beside_the_coflows(site):
     beds.wait_for(lambda: 'flowid 1:fffd' in beds.run(
         'tc', 'filter', 'show', 'dev', 'uplink0', 'parent', '1:',
         netns=site.bed.ns('h1')), 10, 'the filter again')
-    report = site.controllers[0].wait_report(lambda r: r['health'] == 'ok')
-    assert 'queues of Open vSwitch or OVN' in report['error']
+    site.controllers[0].wait_report(
+        lambda r: r['health'] == 'ok' and 'OVN limits classes of uplink0: '
+        '1:2 to 5 Mbit/s' in (r['error'] or ''))
     site.edge.process.send_signal(signal.SIGKILL)
     site.edge.stop()
     assert site.send() > 300_000

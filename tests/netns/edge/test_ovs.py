@@ -162,7 +162,9 @@ def test_our_tree_is_inside_the_htb_of_open_vswitch(site):
     beds.wait_for(lambda: 'htb 1: root' in _qdisc(bed), 10, "OVS's qdisc")
     a = _enforced(site)
     report = controller.wait_report(lambda r: r['error'], 60)
-    assert 'queues of Open vSwitch' in report['error']
+    assert report['error'].startswith(
+        'Open vSwitch (QoS linux-htb) limits classes of uplink0: ')
+    assert '1:fffe to 20 Mbit/s' in report['error']
     classes = beds.run('tc', 'class', 'show', 'dev', 'uplink0',
                        netns=bed.ns('h1'))
     # Theirs, ours in it, and what is in ours.

@@ -30,6 +30,7 @@ class Uplink(htb.Uplink):
     """Classes stand as the enforcer set them.
 
     :ivar seen: counters of classes; those that stand have none else.
+    :ivar around: ceils of the classes around the tree, by minor.
     :ivar refuses: names of methods that the kernel refuses.
     :ivar asked: names of methods in the order of their calls.
     """
@@ -38,7 +39,7 @@ class Uplink(htb.Uplink):
         super().__init__(Kernel(), dev)
         self.index, self.longest_bytes = 7, 1564
         self.present, self.foreign, self.is_inside = False, None, False
-        self.tree, self.seen = {}, {}
+        self.tree, self.seen, self.around = {}, {}, {}
         self.refuses, self.asked = set(), []
         self.most_bps = 0
 
@@ -59,7 +60,7 @@ class Uplink(htb.Uplink):
     def snapshot(self):
         self._ask('snapshot')
         return htb.Snapshot(self.present, self.foreign, dict(self.tree),
-                            self.stats(), self.is_inside)
+                            self.stats(), self.is_inside, self.around)
 
     def stats(self):
         return {minor: self.seen.get(minor, wire.ClassStats())

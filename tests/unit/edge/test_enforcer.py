@@ -365,7 +365,7 @@ def test_limits_hold_where_they_can_and_without_a_controller(
 class Guard:
     def __init__(self):
         self.ensured, self.lost, self.error = 0, False, None
-        self.is_shared = False
+        self.sharer = None
 
     def ensure(self):
         self.ensured += 1
@@ -383,18 +383,42 @@ def test_queues_of_others_are_noted_and_hold_nothing_up():
     guard = Guard()
     found = started(guard=guard)
     assert found.note is None and not found.uplink.is_shared
-    guard.is_shared = True
+    guard.sharer = 'OVN'
     found.set_policy(TWO, 101.0)
     assert found.uplink.is_shared and found.conflict is None
-    assert 'up1 has queues of Open vSwitch or OVN' in found.note
+    assert found.note == (
+        'OVN limits classes of up1: none now; packets of its queues are in no '
+        'class of virtco')
     assert found.uplink.asked.count('ensure_root') == 2
     # Who was there may come back at any time.
-    guard.is_shared = False
+    guard.sharer = None
     found.reconcile(102.0)
     assert not found.uplink.is_shared and found.note is not None
     guard.error = exception.QdiscConflict(dev='up1', qdisc='linux-codel')
     found.reconcile(103.0)
     assert found.note is None and 'linux-codel' in found.conflict
+
+
+def test_the_note_names_device_program_and_limit_of_each_other_shaper():
+    guard = Guard()
+    guard.sharer = 'OVN'
+    capped = dataclasses.replace(PORT, caps_bps=(None, 2e9))
+    found = make(guard=guard)
+    found.uplink.around = {0xfffe: 20e6, 1: LINK_BPS, 2: 5e6}
+    found.set_policy(ONE, 100.0)
+    found.set_ports((capped, AWAY), 100.0)
+    assert found.note == (
+        'OVN limits classes of up1: 1:2 to 5 Mbit/s, 1:fffe to 20 Mbit/s; '
+        'packets of its queues are in no class of virtco; '
+        'libvirt or Neutron limits ports: tap1 to receive 2 Gbit/s')
+    # A change of theirs is announced, and read again.
+    found.uplink.around = {}
+    found.set_ports([dataclasses.replace(capped, dev=f'tap{number}',
+                                         caps_bps=(1e6, None))
+                     for number in range(7)], 101.0)
+    found.reconcile(102.0)
+    assert 'none now' in found.note
+    assert found.note.endswith('tap4 to send 1 Mbit/s and 2 more')
 
 
 @pytest.mark.parametrize('change, is_lost', [

@@ -159,7 +159,7 @@ def test_a_qdisc_is_left_alone_once_it_is_said():
                        (with_uplink(), 'eth9')):
         guard = ovsdb.OvsGuard(quiet, dev)
         guard.ensure()
-        assert quiet._api.asked == [] and not guard.is_shared
+        assert quiet._api.asked == [] and guard.sharer is None
     with pytest.raises(exception.QdiscConflict, match='linux-codel'):
         ovsdb.OvsGuard(with_uplink(qos('linux-codel')), 'eth0').ensure()
 
@@ -175,7 +175,8 @@ def test_who_may_shape_the_uplink_as_well(kind, is_shared, of_ovn):
     uplink.external_ids = {'ovn-egress-iface': str(of_ovn).lower()}
     guard = ovsdb.OvsGuard(found, 'eth0')
     guard.ensure()
-    assert guard.is_shared == (is_shared or of_ovn)
+    assert guard.sharer == ('OVN' if of_ovn else f'Open vSwitch (QoS {kind})'
+                            if is_shared else None)
     assert bool(found._api.asked) == (kind is None)
     # Whoever begins or ends it is noticed.
     if kind is None:
@@ -203,6 +204,8 @@ def test_ovn_writes_the_row_of_its_bridges(mappings, is_ovns):
         if not is_ovns:
             asked = [] if rows else ['db_create', 'db_set']
         assert [command for command, *_ in found._api.asked] == asked
+        if is_ovns:
+            assert guard.sharer in (None, 'OVN')
         # It is not taken for a change by others.
         port = found.port_of('eth0')
         if asked:
