@@ -31,9 +31,9 @@ A comparison lists the servers of each project that has a group, and corrects
 the model for lost notifications: servers that were deleted, moved, shelved or
 could not be built. It also reads the bandwidth limits of the servers' ports
 from Neutron, if the service catalogue has it; those of servers that were built
-or moved are read within five seconds. It needs ``auth_type`` and a user who
-may list the servers and ports of all projects; without ``auth_type`` there is
-no comparison.
+or moved are read within five seconds, and all of them every 30 s. It needs
+``auth_type`` and a user who may list the servers and ports of all projects;
+without ``auth_type`` there is no comparison.
 
 Related options:
 

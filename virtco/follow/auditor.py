@@ -26,6 +26,8 @@ LOG = logging.getLogger(__name__)
 STOP_S = 5.0
 #: Between looks for VMs that were built since the last one.
 NEWCOMERS_S = 5.0
+#: Each such look reads the limits of all VMs' ports, not of new ones only.
+LIMITS_LOOKS = 6
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -73,6 +75,9 @@ class Auditor(threading.Thread):
         # Generation of the last look, and the VMs, with their hosts, that ran.
         self._generation = -1
         self._ran: set[tuple[str, str | None]] = set()
+        self._looks = itertools.count(1)
+        # None until this look needs them.
+        self._policies_bps: Mapping[str, neutron.Limits] | None = None
         self._is_ending = threading.Event()
 
     def stop(self) -> None:
@@ -85,7 +90,7 @@ class Auditor(threading.Thread):
         while not self._is_ending.is_set():
             is_whole = left_s <= 0.0
             outcome = self._outcome(self.compare if is_whole
-                                    else self.compare_newcomers)
+                                    else self.compare_limits)
             if is_whole:
                 left_s = self._interval_s
             if is_whole or outcome == 'failed':
@@ -118,24 +123,28 @@ class Auditor(threading.Thread):
         :raises virtco.exception.NovaUnavailable:
         :raises virtco.exception.DatabaseUnavailable:
         """
-        believed, _newcomers = self._look()
+        believed, _running, _newcomers = self._look()
         return self._each_project(believed, self._wrong)
 
-    def compare_newcomers(self) -> int:
+    def compare_limits(self) -> int:
         """Read the limits of the ports of VMs that were built or moved since
-        the last look; return the number of these with other ones.
+        the last look, and now and then of all; return the number of VMs with
+        other ones.
 
         :raises virtco.exception.DatabaseUnavailable:
         """
+        is_of_all = next(self._looks) % LIMITS_LOOKS == 0
         with self._database.reader() as session:
-            if db_groups.generation(session) == self._generation:
+            if not is_of_all and (
+                    db_groups.generation(session) == self._generation):
                 return 0
-        _believed, newcomers = self._look()
-        return self._each_project(newcomers, self._otherwise_limited)
+        _believed, running, newcomers = self._look()
+        return self._each_project(running if is_of_all else newcomers,
+                                  self._otherwise_limited)
 
-    def _look(self) -> tuple[list[Believed], list[Believed]]:
-        """Return the VMs of the model, by project, and those of them that run
-        where they did not at the last look.
+    def _look(self) -> tuple[list[Believed], list[Believed], list[Believed]]:
+        """Return the VMs of the model, by project, those of them that run,
+        and those that run where they did not at the last look.
         """
         with self._database.reader() as session:
             self._generation = db_groups.generation(session)
@@ -144,11 +153,12 @@ class Auditor(threading.Thread):
                 if vm.state == states.MemberState.RUNNING}
         newcomers = [vm for key, vm in runs.items() if key not in self._ran]
         self._ran = set(runs)
-        return believed, newcomers
+        return believed, list(runs.values()), newcomers
 
     def _each_project(self, vms: list[Believed], wrong: Callable[
             [str, list[Believed]], Repairs]) -> int:
         n_repaired = 0
+        self._policies_bps = None
         for project_id, of_project in itertools.groupby(
                 vms, key=lambda vm: vm.project_id):
             if self._is_ending.is_set():
@@ -218,7 +228,10 @@ class Auditor(threading.Thread):
         Neutron does not tell.
         """
         try:
-            return self._neutron.limits_bps(project_id, only)
+            if self._policies_bps is None:
+                self._policies_bps = self._neutron.policies_bps()
+            return self._neutron.limits_bps(self._policies_bps, project_id,
+                                            only)
         except exception.NovaUnavailable as error:
             LOG.debug('No limits of ports are known: %s', error)
             return None

@@ -5,6 +5,7 @@
 import collections
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 import math
 from typing import Any
@@ -34,19 +35,30 @@ class Neutron:
         self._adapter = nova.adapter_of(conf, session, 'network', None)
 
     @nova.translated()
-    def limits_bps(self, project_id: str, only: Sequence[str] = ()
-                   ) -> dict[str, Limits]:
+    def policies_bps(self) -> dict[str, Limits]:
+        """Return the limits of the QoS policies that have any, by uuid.
+
+        :raises virtco.exception.NovaUnavailable: when Neutron does not answer
+            or has no QoS.
+        """
+        found = {policy['id']: _limits_bps(policy['rules'])
+                 for policy in self._list('qos/policies')}
+        return {uuid: limits_bps for uuid, limits_bps in found.items()
+                if any(limits_bps)}
+
+    @nova.translated()
+    def limits_bps(self, policies_bps: Mapping[str, Limits], project_id: str,
+                   only: Sequence[str] = ()) -> dict[str, Limits]:
         """Return the limits of a project's VMs that have any, by uuid.
 
         A VM may use all of its ports, so their limits add up.
 
+        :param policies_bps: answer of :meth:`policies_bps`; without any, no
+            port is asked for.
         :param only: uuids of the VMs to ask for; empty: all.
-        :raises virtco.exception.NovaUnavailable: when Neutron does not answer
-            or has no QoS.
+        :raises virtco.exception.NovaUnavailable: when Neutron does not answer.
         """
-        policies = {policy['id']: _limits_bps(policy['rules'])
-                    for policy in self._list('qos/policies')}
-        if not any(map(any, policies.values())):
+        if not policies_bps:
             return {}
         of_vm = collections.defaultdict(list)
         for start in range(0, max(1, len(only)), _VMS_AT_ONCE):
@@ -54,9 +66,9 @@ class Neutron:
             for port in self._list('ports', project_id=project_id,
                                    fields=_FIELDS,
                                    **({'device_id': some} if some else {})):
-                of_vm[port['device_id']].append(policies.get(
+                of_vm[port['device_id']].append(policies_bps.get(
                     port.get('qos_policy_id')
-                    or port.get('qos_network_policy_id'), UNLIMITED))
+                    or port.get('qos_network_policy_id') or '', UNLIMITED))
         return {vm: found for vm, ports in of_vm.items()
                 if any(found := (_total(egress for egress, _ in ports),
                                  _total(ingress for _, ingress in ports)))}

@@ -48,10 +48,15 @@ class FakeNeutron:
     def __init__(self):
         self.asked = []
 
-    def limits_bps(self, project_id, only=()):
-        self.asked.append((project_id, only))
+    def policies_bps(self):
+        self.asked.append('policies')
         if self.found is None:
             raise exception.NovaUnavailable(why='no QoS')
+        return {'policy': (5e6, None)}
+
+    def limits_bps(self, policies_bps, project_id, only=()):
+        assert policies_bps
+        self.asked.append((project_id, only))
         return {vm: limits for vm, limits in self.found.items()
                 if not only or vm in only}
 
@@ -149,7 +154,7 @@ def test_limits_of_new_vms_are_told_before_the_next_comparison(
     neutron.asked.clear()
     neutron.found = {'p-0': (5e6, None)}
     # Nothing was built: nobody is asked, whatever changed in Neutron.
-    assert audit.compare_newcomers() == 0
+    assert audit.compare_limits() == 0
     assert not neutron.asked
     with database.writer() as session:
         groups.advance(session.connection())
@@ -157,8 +162,8 @@ def test_limits_of_new_vms_are_told_before_the_next_comparison(
             session.get(models.Member, ('p', row)).host = host
         session.get(models.Member, ('q', 0)).state = 'reserved'
     # Those that run where they did not are asked for, Nova is not.
-    assert audit.compare_newcomers() == 1
-    assert neutron.asked == [('p', ['p-0', 'p-1'])]
+    assert audit.compare_limits() == 1
+    assert neutron.asked == ['policies', ('p', ['p-0', 'p-1'])]
     assert applied == [notifications.Built('p-0', 'h3',
                                            limits_bps=(5e6, None))]
     # Once, whatever Neutron said.
@@ -166,9 +171,33 @@ def test_limits_of_new_vms_are_told_before_the_next_comparison(
     with database.writer() as session:
         groups.advance(session.connection())
         session.get(models.Member, ('q', 0)).state = 'running'
-    assert audit.compare_newcomers() == audit.compare_newcomers() == 0
-    assert neutron.asked[1:] == [('q', ['q-0'])]
+    assert audit.compare_limits() == audit.compare_limits() == 0
+    assert neutron.asked[2:] == ['policies']
     assert nova.asked == asked
+
+
+def test_a_rule_that_changes_is_followed_between_two_comparisons(
+        bench, database, neutron):
+    """Nothing was built: each so many looks all running VMs are asked for."""
+    nova, applied, audit, _counts = bench
+    add_group(database, 'p', ['h1', 'h2'])
+    with database.writer() as session:
+        session.get(models.Member, ('p', 1)).state = 'reserved'
+    nova.pages = {'p': [server('p-0', 'h1'), server('p-1', 'h2')]}
+    neutron.found = {}
+    audit.compare()
+    neutron.asked.clear()
+    applied.clear()
+    neutron.found = {'p-0': (5e6, None), 'p-1': (5e6, None)}
+    looks = range(2 * auditor.LIMITS_LOOKS)
+    assert [audit.compare_limits() for _ in looks] == [
+        int((look + 1) % auditor.LIMITS_LOOKS == 0) for look in looks]
+    assert auditor.LIMITS_LOOKS * auditor.NEWCOMERS_S == 30
+    # A VM that only has its host reserved has no port yet.
+    assert applied == 2 * [notifications.Built('p-0', 'h1',
+                                               limits_bps=(5e6, None))]
+    assert neutron.asked == 2 * ['policies', ('p', ['p-0'])]
+    assert set(nova.asked.values()) == {1}
 
 
 def test_limits_of_a_vm_that_moved_meanwhile_are_left_to_the_next_look(
@@ -185,9 +214,9 @@ def test_limits_of_a_vm_that_moved_meanwhile_are_left_to_the_next_look(
         return ask(*args)
 
     neutron.limits_bps = migrate
-    assert audit.compare_newcomers() == 0
+    assert audit.compare_limits() == 0
     neutron.limits_bps = ask
-    assert audit.compare_newcomers() == 1
+    assert audit.compare_limits() == 1
     assert applied == [notifications.Built('p-0', 'h2',
                                            limits_bps=(5e6, None))]
 
@@ -224,7 +253,7 @@ def test_it_looks_for_new_vms_between_two_comparisons(
         return 0
 
     audit.compare = lambda: look('whole')
-    audit.compare_newcomers = lambda: look('new')
+    audit.compare_limits = lambda: look('new')
     audit._is_ending = Turns(4)
     audit.run()
     assert audit._is_ending.pauses_s == pauses_s

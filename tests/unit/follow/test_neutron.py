@@ -51,10 +51,10 @@ def ask(api):
                          'ports_links': links}
 
         api.page = page
-        return neutron.Neutron(
+        client = neutron.Neutron(
             test_nova.made_conf(), ks_session.Session(noauth.NoAuth(
-                endpoint=f'http://127.0.0.1:{api.server_port}'))
-        ).limits_bps('p', only)
+                endpoint=f'http://127.0.0.1:{api.server_port}')))
+        return client.limits_bps(client.policies_bps(), 'p', only)
 
     return limits_bps
 
