@@ -214,6 +214,24 @@ def test_pages_are_narrow_and_plain(path: pathlib.Path):
         assert not vague, '\n'.join(vague)
 
 
+def test_tests_that_pages_name_are_there():
+    named = {name for path in PAGES
+             for name in re.findall(r'``(test_\w+)``', path.read_text())}
+    there = {name for path in (layers.ROOT / 'tests').rglob('test_*.py')
+             for name in [path.stem, *re.findall(
+                 r'^def (test_\w+)\(', path.read_text(), re.MULTILINE)]}
+    assert named and named <= there
+
+
+def test_a_test_is_named_with_each_rule_of_neutron():
+    page = (layers.ROOT / 'doc/source/reference/edge.rst').read_text()
+    _, _, rest = page.partition('.. _neutron-qos:')
+    table, _, _ = rest.partition('.. _virtual-functions:')
+    _before, _head, *rows = table.split('\n   * - ')
+    assert len(rows) == 6
+    assert not [row for row in rows if '``test_' not in row]
+
+
 @pytest.mark.parametrize('path', PAGES, ids=lambda path: (
     path.relative_to(layers.ROOT).as_posix()))
 def test_pip_installs_virtco_from_its_source(path):
