@@ -17,6 +17,7 @@ from edge_module import kept_state as state
 from edge_module import kernel_events
 from edge_module import policy_ttl
 from edge_module import show
+from edge_module import uplink_lock
 from edge_module.ports import port_source as ports_base
 from edge_module.privileged import choice
 from edge_module.privileged import kernel_calls as kernel
@@ -40,7 +41,7 @@ second, and exit.
 """),
     cfg.BoolOpt('cleanup', default=False, help="""
 Remove every trace of the edge module from the kernel, and nothing else, and
-exit. Stop the agent first.
+exit. Fails while the agent runs.
 """),
 ]
 
@@ -80,13 +81,15 @@ def _run(conf: cfg.ConfigOpts) -> int:
     kernel_watch = kernel_events.KernelWatch()
     parts = factory.Parts(conf, choice.open_kernel(
         conf.edge.user, conf.edge.helper_user))
-    systemd.notify(STATUS='Waiting for the virtual switch')
-    parts.wait_ready()
-    agent = edge_agent.Agent(conf, parts.enforcer(), parts.ports,
-                             kernel_watch)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: agent.stop())
-    return 0 if agent.run() else 1
+    # After the helper was forked, which would keep the lock.
+    with uplink_lock.hold(conf):
+        systemd.notify(STATUS='Waiting for the virtual switch')
+        parts.wait_ready()
+        agent = edge_agent.Agent(conf, parts.enforcer(), parts.ports,
+                                 kernel_watch)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: agent.stop())
+        return 0 if agent.run() else 1
 
 
 def _saved_enforcer(conf: cfg.ConfigOpts) -> edge_enforcer.Enforcer:
@@ -133,8 +136,8 @@ def _check(conf: cfg.ConfigOpts) -> int:
 
 
 def _cleanup(conf: cfg.ConfigOpts) -> int:
-    parts = factory.Parts(conf, kernel)
-    removed = parts.enforcer().cleanup()
+    with uplink_lock.hold(conf):
+        removed = factory.Parts(conf, kernel).enforcer().cleanup()
     print('Removed: ' + (', '.join(removed) or 'nothing, there was none'))
     return 0
 

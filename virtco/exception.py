@@ -180,6 +180,13 @@ class QdiscConflict(VirtcoException):
                'it alone.')
 
 
+class UplinkTaken(VirtcoException):
+    """An uplink that another edge module shapes."""
+
+    msg_fmt = ('VC-090: the uplink %(dev)s has another edge module; '
+               'ss -xap | grep virtco-edge names its process.')
+
+
 class OvsUnavailable(VirtcoException):
     """No connection to the database of Open vSwitch."""
 

@@ -118,6 +118,8 @@ KINDS = {
                    'Its VMs may all be on one host; else virtco host list.'),
     'VC-084': Kind('coflow', WARNING, 'packets wait below the rate',
                    'The link carries less than the controller believes.'),
+    'VC-090': Kind('edge module', ERROR, 'the uplink has another one',
+                   'Stop one of the two.'),
 }
 
 

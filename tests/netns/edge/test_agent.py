@@ -368,6 +368,19 @@ def test_cleanup_removes_ours_only(site):
     assert 'nothing' in edge.once('--cleanup').stdout
 
 
+@pytest.mark.parametrize('arguments', [(), ('--cleanup',)])
+def test_a_second_agent_leaves_the_uplink_to_the_first(site, arguments):
+    bed, _, edge = site
+    _start(site)
+    before = edge.tc()
+    done = edge.once(*arguments, check=False)
+    assert (done.returncode, done.stdout) == (2, '')
+    line, = done.stderr.splitlines()
+    assert line.startswith(
+        'virtco-edge: VC-090: the uplink uplink0 has another edge module')
+    assert edge.tc() == before != ''
+
+
 def test_foreign_qdisc_is_left_alone_and_reported(site):
     bed, controller, edge = site
     netns = bed.ns('h1')

@@ -4,6 +4,7 @@
 
 import dataclasses
 import logging
+import os
 import signal
 import types
 
@@ -18,6 +19,7 @@ from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 from edge_module.tcplan import shape
 from tests.unit.edge import test_tcplan
+from tests.unit.edge import test_uplink_lock
 from virtco import exception
 from virtco import units
 
@@ -158,7 +160,9 @@ def test_a_clean_up_says_what_was_there(monkeypatch, capsys, removed, text):
     made = enforcer(cleanup=lambda: removed)
     monkeypatch.setattr(cmd.factory, 'Parts', lambda *_: (
         types.SimpleNamespace(enforcer=lambda: made)))
-    assert cmd._cleanup(None) == 0
+    conf = types.SimpleNamespace(edge=types.SimpleNamespace(
+        uplink_dev=f'c{os.getpid()}', further_uplinks={}))
+    assert cmd._cleanup(conf) == 0
     assert capsys.readouterr().out.strip() == text
 
 
@@ -243,6 +247,7 @@ def test_the_agent_starts_once_the_switch_answers(monkeypatch, lives, code):
             steps.append(parts)
 
         def run(self):
+            assert test_uplink_lock.is_held(conf)
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.raise_signal(number)
             return lives
@@ -264,12 +269,14 @@ def test_the_agent_starts_once_the_switch_answers(monkeypatch, lives, code):
     monkeypatch.setattr(cmd.systemd, 'notify', lambda **fields: (
         steps.append(fields)))
     conf = types.SimpleNamespace(edge=types.SimpleNamespace(
-        user='u', helper_user='h'))
+        user='u', helper_user='h', uplink_dev=f's{os.getpid()}',
+        further_uplinks={}))
     try:
         assert cmd._run(conf) == code
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+    assert not test_uplink_lock.is_held(conf)
     assert steps == ['watch', ('u', 'h'), ('parts', 'calls'),
                      {'STATUS': 'Waiting for the virtual switch'}, 'ready',
                      ('enforcer', 'ports', 'watch'), 'stop', 'stop']
