@@ -123,6 +123,9 @@ class LiveCoflow(NamedTuple):
     :ivar deadline_s: deadline on the clock of the other times; inf for none.
     :ivar is_promised: whether the deadline was promised.
     :ivar capped: parts of the flows where VMs have caps; None: none has.
+    :ivar least_s: least time from its first byte to its end, by the caps of
+        VMs that also send or receive inside a host.
+    :ivar began_s: time of its first byte; None before it.
     """
 
     coflow_id: str
@@ -143,6 +146,8 @@ class LiveCoflow(NamedTuple):
     deadline_s: float = math.inf
     is_promised: bool = False
     capped: Capped | None = None
+    least_s: float = 0.0
+    began_s: float | None = None
 
     def caps_s(self) -> float:
         """Return the time that the remaining bytes need on the slowest cap."""

@@ -88,7 +88,11 @@ def schedule(coflows: Sequence[live.LiveCoflow],
         chosen.trickle,
         np.array([coflow.weight for coflow in coflows], np.float64), rated_s)
     flow_bps = _flow_bps(fabric, rater)
-    ends_s = now_s + _ends(fabric, rater, chosen, order, flow_bps)
+    ends_s = np.maximum(
+        now_s + _ends(fabric, rater, chosen, order, flow_bps), [
+            (now_s if coflow.began_s is None else coflow.began_s)
+            + size_factor * coflow.least_s if coflow.least_s else -math.inf
+            for coflow in coflows])
     flow_rates = flows.spread(flow_bps)
     return live.Schedule(now_s, tuple(
         live.CoflowSchedule(coflows[c].coflow_id, rank, remaining_cct_s,

@@ -8,6 +8,7 @@ rules counts beside both: OVN's meters are at no device.
 """
 
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import math
 from typing import TYPE_CHECKING
@@ -85,9 +86,36 @@ def busy_s(tracked: 'inflight.Tracked', addresses: 'inflight.Addresses'
     crossing, matrix = tracked.planned_route.crossing, tracked.model.matrix
     left_bits = (tracked.counting.left_bytes()[crossing]
                  * units.BITS_PER_BYTE)
-    load_bits = [
+    return _slowest_s(tracked, addresses, [
         np.bincount(np.asarray(ends)[crossing], left_bits, matrix.n_vms)
-        for ends in (matrix.src, matrix.dst)]
+        for ends in (matrix.src, matrix.dst)])
+
+
+def least_s(tracked: 'inflight.Tracked', addresses: 'inflight.Addresses'
+            ) -> float:
+    """Return how long the slowest cap of its VMs takes for all bytes, by the
+    VMs that also send or receive inside a host; 0 without such a cap.
+
+    No uplink counts bytes inside a host, so that nobody knows what is left.
+    """
+    route, matrix = tracked.route, tracked.model.matrix
+    if not route.local.size:
+        return 0.0
+    flows = np.concatenate((route.crossing, route.local))
+    bits = tracked.counting.sizes_bytes[flows] * units.BITS_PER_BYTE
+    return _slowest_s(tracked, addresses, [
+        np.bincount(np.asarray(ends)[flows], bits, matrix.n_vms)
+        * (np.bincount(np.asarray(ends)[route.local],
+                       minlength=matrix.n_vms) > 0)
+        for ends in (matrix.src, matrix.dst)])
+
+
+def _slowest_s(tracked: 'inflight.Tracked', addresses: 'inflight.Addresses',
+               load_bits: Sequence[np.ndarray]) -> float:
+    """Return how long a load keeps the slowest cap busy.
+
+    :param load_bits: bits that each VM sends, and receives, shape (n_vms,).
+    """
     return max((float(load_bits[end][row] / rate_bps)
                 for row, member in tracked.members.items()
                 for end, rate_bps in enumerate(caps_bps(member, addresses))),

@@ -106,6 +106,7 @@ class Tracked:
     # Made of the above, until something of it changes.
     _table: coflow_table.TableCoflow | None = None
     _capped: capped_flows.CappedFlows | None = None
+    _least_s: float = 0.0
     _shown: snapshots.Coflow | None = None
 
     def place(self, members: Mapping[int, routes.Member]) -> None:
@@ -234,10 +235,16 @@ class Tracked:
             if self._table is None:
                 self._table = self._table_of(addresses)
                 self._capped = capped_flows.find(self, addresses)
+                self._least_s = capped_flows.least_s(self, addresses)
             one = remaining_flows.show(self, strangers, rules, heard_s,
                                        in_debt)
             if self._capped is not None:
                 one = one._replace(capped=self._capped.shown(self.counting))
+            if self._least_s:
+                span = self.counting.span
+                one = one._replace(
+                    least_s=self._least_s,
+                    began_s=None if span is None else span.first_byte_s)
             self._shown = snapshots.Coflow(
                 one, self._table,
                 self.moved_s, bool(self.queues), self.upcoming is not None,

@@ -57,9 +57,9 @@ def rates(one):
     return dict(zip(one.flow_rates.pairs, one.flow_rates.rate_bps.tolist()))
 
 
-def schedule(coflows, policy='mrtf', some=None):
+def schedule(coflows, policy='mrtf', some=None, **options):
     made = scheduling.schedule(coflows, some or ports(), policy=policy,
-                               now_s=0.0)
+                               now_s=0.0, **options)
     return {one.coflow_id: one for one in made.coflows}, made.left
 
 
@@ -115,6 +115,20 @@ def test_a_cap_orders_by_whole_sizes_too(policy):
         coflow('x', vms, [('v0', 'v2', 0.11 * SIZE)], arrival_s=0.0),
         coflow('y', vms, [('v1', 'v2', 0.4 * SIZE)], arrival_s=1.0))], policy)
     assert list(found) == ['y', 'x']
+
+
+@pytest.mark.parametrize('began_s, end_s', [(None, 3.3), (-1.0, 2.3),
+                                             (-3.0, 0.5)])
+def test_bytes_inside_a_host_are_waited_for(began_s, end_s):
+    """They are not left on any link: rates and order are the others'."""
+    one = coflow('x', TWO, [('v0', 'v2', 0.1 * SIZE)])
+    found, _ = schedule([one])
+    assert found['x'].predicted_end_s == pytest.approx(0.5)
+    inside, _ = schedule([one._replace(least_s=3.0, began_s=began_s)],
+                         size_factor=1.1)
+    assert inside['x'].predicted_end_s == pytest.approx(
+        max(end_s, 0.55))
+    assert rates(inside['x']) == pytest.approx(rates(found['x']))
 
 
 def test_a_cap_is_shared_by_the_coflows_of_its_vm():

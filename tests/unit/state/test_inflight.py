@@ -720,6 +720,28 @@ def test_caps_of_the_flavor_count_until_the_host_reports_the_port():
     assert one.capped.passed.tolist() == [[0, -1], [0, 1], [-1, 1]]
 
 
+def test_a_cap_takes_time_for_bytes_inside_the_host_too():
+    found = tracked()
+    first, second = found.model.matrix.size_bytes[:2]
+    for cap_bps, host, least_s in (
+            (4e6, 'h0', 8 * (first + second) / 4e6),
+            # Between hosts the counters tell what is left.
+            (4e6, 'h1', 0.0), (math.inf, 'h0', 0.0)):
+        found.place({0: route.Member('vm0', 'h0', True, (cap_bps, math.inf)),
+                     1: route.Member('vm1', host, True),
+                     2: route.Member('vm2', 'h2', True, (1e6, math.inf))})
+        one = found.shown((), RULES, {}).live
+        assert one.least_s == pytest.approx(least_s)
+        assert one.began_s is None
+    found.place({0: route.Member('vm0', 'h0', True),
+                 1: route.Member('vm1', 'h0', True, (math.inf, 2e6)),
+                 2: route.Member('vm2', 'h2', True)})
+    send(found, 'h0', 1e6, 10.0, 12.0)
+    one = found.shown((), RULES, {}).live
+    assert (one.least_s, one.began_s) == (pytest.approx(8 * first / 2e6),
+                                          11.0)
+
+
 def test_vms_of_a_pair_pass_caps_of_their_own():
     """Two VMs on one host send to one other; what was sent counts."""
     found = tracked()
