@@ -273,6 +273,11 @@ class Counters:
         """Return the bytes that the uplink's card sent past the tree."""
         return self._total(_RDMA).value.sent_bytes
 
+    def unshaped_bytes(self) -> int:
+        """Return the bytes that the uplink sent past the tree."""
+        return sum(seen.sent_bytes for name, seen in self._of_kind('uplink')
+                   if name.subject in ('queue', 'rdma'))
+
     def uplink_bytes(self) -> int:
         """Return the bytes that the uplink sent, and coflows at further ones.
         """

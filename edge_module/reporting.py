@@ -178,6 +178,7 @@ class Readings:
                     shared['host'].sent_bytes
                     + shared['unmanaged'].sent_bytes
                     + self.counters.rdma_bytes()),
+                'unshaped_sent_bytes': self.counters.unshaped_bytes(),
                 'shared': shared,
                 'unmanaged': reports.UnmanagedCounters(
                     _addresses(self.destinations, edge_policy.MAX_MACS),

@@ -271,6 +271,7 @@ class HostCounters:
     starts from 0, too: bytes are then counted late rather than twice.
 
     :ivar before: names of the counters before the last report.
+    :ivar unshaped_bytes: bytes of the last report that passed no class.
     """
 
     def __init__(self, epoch: str = '',
@@ -278,6 +279,7 @@ class HostCounters:
         self.epoch = epoch
         self.values: dict[str, float] = dict(values or {})
         self.before: Set[str] = frozenset()
+        self.unshaped_bytes = 0.0
 
     def _step(self, key: str, value: float) -> float:
         last = self.values.get(key, 0.0)
@@ -295,6 +297,9 @@ class HostCounters:
         deltas = [delta for counter in report.coflows
                   for delta in self._coflow_deltas(counter)]
         uplink = self._step('/uplink', report.uplink_sent_bytes)
+        # Most hosts have none, and no counter of it.
+        self.unshaped_bytes = report.unshaped_sent_bytes and self._step(
+            '/unshaped', report.unshaped_sent_bytes)
         managed = sum([delta.wire_bytes for delta in deltas])
         return deltas, max(0.0, uplink - managed)
 

@@ -78,6 +78,7 @@ class HostState:
         self.pair_counters: pair_counters.PairCounters | None = None
         self.peers = pair_counters.PeerCounters()
         self.background = byte_counters.Average(half_life_s)
+        self.unshaped = byte_counters.Average(half_life_s)
         self.vms: Set[str] = frozenset()
         self.new_vms: Set[str] = frozenset()
         self.sending: Set[str] = frozenset()
@@ -124,15 +125,19 @@ class HostState:
         self.new_vms = self.vms - vms
         self.deltas = deltas
         if elapsed_s > 0:
-            self.observe(deltas, elapsed_s, background_bytes, now_s)
+            self.observe(deltas, elapsed_s, background_bytes, now_s,
+                         self.counters.unshaped_bytes)
         self.towards.update(report, self.unmanaged, elapsed_s, now_s)
         return Taken(since_s, new_ports, new_link, deltas)
 
     def observe(self, deltas: Iterable[byte_counters.Delta], elapsed_s: float,
-                background_bytes: float, now_s: float) -> None:
+                background_bytes: float, now_s: float,
+                unshaped_bytes: float = 0.0) -> None:
         """Turn the bytes counted since the last report into rates."""
-        self.background.add(units.bytes_per_s_to_bps(
-            background_bytes / elapsed_s), now_s)
+        for average, new_bytes in ((self.background, background_bytes),
+                                   (self.unshaped, unshaped_bytes)):
+            average.add(units.bytes_per_s_to_bps(new_bytes / elapsed_s),
+                        now_s)
         moved = {counters.coflow_id: 0.0 for counters in self.report.coflows}
         for delta in deltas:
             moved[delta.coflow_id] += delta.wire_bytes
@@ -168,7 +173,8 @@ class HostState:
             'report': _Kept(**msgspec.structs.asdict(self.report) | _UNKEPT | {
                 'counters': _Counters(self.counters.epoch,
                                       dict(self.counters.values)),
-                'background_bps': round(self.background.value)})}
+                'background_bps': round(self.background.value),
+                'unshaped_bps': round(self.unshaped.value)})}
 
     @property
     def known_link(self) -> reports.Link | None:
@@ -193,6 +199,7 @@ class HostState:
             self.counters = byte_counters.HostCounters(
                 kept.counters.epoch, kept.counters.values)
             self.background.restore(kept.background_bps, stored.last_report)
+            self.unshaped.restore(kept.unshaped_bps, stored.last_report)
         self.learn_ports()
         minors = _MINORS.decode(stored.minors)
         if minors.taken:
@@ -211,11 +218,13 @@ class _Kept(reports.Report, frozen=True, kw_only=True):
     They change with each report, so they are kept in one place only.
 
     :ivar background_bps: observed of what belongs to no coflow.
+    :ivar unshaped_bps: observed part of it that passes no class.
     """
 
     coflows: tuple[reports.CoflowCounters, ...] = ()
     counters: _Counters = _Counters()
     background_bps: float = 0.0
+    unshaped_bps: float = 0.0
 
 
 _REPORTED = reports.Report.__struct_fields__

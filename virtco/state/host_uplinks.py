@@ -40,7 +40,7 @@ class HostUplinks:
         self.known = snapshots.Hosts()
         self.capacities: dict[str, uplink_rates.Capacity] = {}
         self.strangers: frozenset[str] = frozenset()
-        self._background_bps = np.array([])
+        self._background_bps = self._unshaped_bps = np.array([])
         # Hosts of which something changed; None: any may have.
         self._changed: set[str] | None = None
         self._estimate: measured_rates.Estimate | None = None
@@ -68,7 +68,9 @@ class HostUplinks:
         """Read the host's background traffic."""
         place = self.known.number_of.get(host)
         if place is not None:
-            self._background_bps[place] = self._hosts[host].background.value
+            state = self._hosts[host]
+            self._background_bps[place] = state.background.value
+            self._unshaped_bps[place] = state.unshaped.value
 
     def refresh(self, now_s: float) -> None:
         """Look again at those of which something changed."""
@@ -97,9 +99,10 @@ class HostUplinks:
         self.known = snapshots.Hosts(
             before[name] if before.get(name) == found[name] else found[name]
             for name in sorted(found))
-        self._background_bps = np.array([
-            self._hosts[name].background.value if name in self._hosts
-            else 0.0 for name in self.known.names], np.float64)
+        self._background_bps = np.zeros(len(self.known))
+        self._unshaped_bps = np.zeros(len(self.known))
+        for name in self._hosts:
+            self.observed(name)
 
     def _uplink(self, name: str, estimate: measured_rates.Estimate,
                 now_s: float) -> snapshots.Host:
@@ -120,7 +123,8 @@ class HostUplinks:
 
         See :meth:`virtco.state.schedule_input.Share.residual`.
         """
-        return self._share.residual(self.known, self._background_bps, is_fair)
+        return self._share.residual(self.known, self._background_bps, is_fair,
+                                    self._unshaped_bps)
 
     def payload_rates(self, hosts: Iterable[str], is_fair: bool,
                       wire_factor: float) -> dict[str, tuple[float, float]]:

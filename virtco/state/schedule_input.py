@@ -126,23 +126,29 @@ class Share:
     """Part of an uplink that coflows leave to others; see ``[scheduler]``.
 
     :ivar max_background_fraction: largest part of an uplink that background
-        traffic takes from the coflows, so that no flood stops them.
+        traffic in classes takes from the coflows, so that no flood stops them.
     """
 
     default_share: float = 0.02
     max_background_fraction: float = 0.5
 
     def residual(self, hosts: Hosts, background_bps: np.ndarray,
-                 is_fair: bool) -> tuple[np.ndarray, np.ndarray]:
+                 is_fair: bool, unshaped_bps: np.ndarray | float = 0.0
+                 ) -> tuple[np.ndarray, np.ndarray]:
         """Return egress and ingress of each host that coflows may use.
 
+        No class holds back traffic such as RDMA, so all of it is taken away,
+        but for the default share of the link.
+
         :param background_bps: observed at each egress, shape (n_hosts,).
+        :param unshaped_bps: part of it that passes no class.
         """
         most = 0.0 if is_fair else self.max_background_fraction
         egress_bps = hosts.egress_bps
-        taken_bps = np.maximum(
-            np.minimum(background_bps, egress_bps * most),
-            egress_bps * self.default_share)
+        most_bps = np.maximum(egress_bps * most, np.minimum(
+            unshaped_bps, egress_bps * (1 - self.default_share)))
+        taken_bps = np.maximum(np.minimum(background_bps, most_bps),
+                               egress_bps * self.default_share)
         return (egress_bps - taken_bps,
                 hosts.ingress_bps * (1 - self.default_share))
 

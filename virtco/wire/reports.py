@@ -157,6 +157,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     :ivar pairs: counters by which coflows end that have no class.
     :ivar peers: other bytes that VMs sent, for their profiles.
     :ivar default_sent_bytes: bytes that belong to no coflow.
+    :ivar unshaped_sent_bytes: bytes of the uplink that pass no class: RDMA and
+        queues of other programs.
     :ivar shared: counters of the parts ``host``, ``unmanaged`` and
         ``control``.
     :ivar error: why a policy was refused or is not enforced; while health is
@@ -179,6 +181,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     peers: Annotated[tuple[PeerCounter, ...], msgspec.Meta(
         max_length=MOST_PAIRS)] = ()
     default_sent_bytes: fields.Bytes = 0
+    unshaped_sent_bytes: fields.Bytes = 0
     shared: Annotated[Mapping[str, PartCounters],
                       msgspec.Meta(max_length=16)] = {}
     unmanaged: UnmanagedCounters = UnmanagedCounters()

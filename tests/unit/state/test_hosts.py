@@ -128,12 +128,13 @@ class Row:
 def test_a_host_is_as_it_was_stored(host):
     host.minors = coflow_table.Minors({'c': 4}, {'d': 9.0})
     host.take(report(100, 150, ports=('a',)), 10.0)
-    host.take(report(200, 950, ports=('a',)), 12.0)
+    host.take(report(200, 950, ports=('a',), unshaped_sent_bytes=400), 12.0)
     row = Row(host.columns())
     again = host_state.HostState('h', 99.0, 5.0)
     assert again.load(row) and not again.load(row)
     assert (again.first_seen, again.last_report) == (1.0, 12.0)
     assert again.background.value == round(host.background.value)
+    assert again.unshaped.value == host.unshaped.value == 1600
     assert again.counters.values == host.counters.values
     assert again.counters.epoch == 'e'
     assert again.minors == host.minors
@@ -255,6 +256,17 @@ def test_background_is_taken_where_it_was_counted():
         'b': (1.2e9 / 1.25, 2.25e9 / 1.25)}
     assert bench.uplinks.payload_rates(['b'], True, 1.0) == {
         'b': (1.5e9, 2.25e9)}
+
+
+def test_what_passes_no_class_leaves_less_than_half_of_the_link():
+    bench = Bench('a')
+    bench.known()
+    for at_s, sent_bytes in ((10.0, 0), (11.0, 75_000_000)):
+        bench.report('a', report(epoch='f', uplink=sent_bytes,
+                                 unshaped_sent_bytes=sent_bytes), at_s)
+    assert bench.uplinks.residual(False)[0].tolist() == [0.4e9]
+    bench.hosts['a'].heard(16.0)
+    assert bench.hosts['a'].unshaped.value == 0.3e9
 
 
 def test_the_background_share_is_at_most_all():

@@ -66,6 +66,18 @@ def test_the_background_is_taken_from_the_egress():
     assert egress_bps.tolist() == [90.0, 180.0]
 
 
+@pytest.mark.parametrize('is_fair', [False, True])
+@pytest.mark.parametrize('unshaped, left', [
+    (0.0, 50.0), (30.0, 50.0), (70.0, 30.0), (80.0, 20.0), (99.0, 10.0)])
+def test_no_class_holds_back_what_passes_none(unshaped, left, is_fair):
+    """All of it is taken, not half of the link; the default share is left."""
+    egress_bps, _ = schedule_input.Share(0.1, 0.5).residual(
+        hosts((100.0, 100.0)), np.array([max(80.0, unshaped)]), is_fair,
+        np.array([unshaped]))
+    assert egress_bps.tolist() == [pytest.approx(
+        min(90.0, max(10.0, 100.0 - unshaped)) if is_fair else left)]
+
+
 @pytest.mark.parametrize(('moved_s', 'is_queued', 'is_busy'), [
     (None, False, False), (None, True, True), (5.0, True, True),
     (8.5, False, True), (8.0, False, False), (7.9, False, False)])
