@@ -8,7 +8,6 @@ import pathlib
 import re
 import shlex
 import subprocess
-import textwrap
 
 import pytest
 
@@ -58,14 +57,11 @@ def matrix(tm, tmp_path):
 def commands(page):
     """Advice that a page of the guide asks for, by the line."""
     text = (USER / page).read_text().replace('\\\n', ' ')
-    blocks = re.findall(r'(?:^::|^\.\. code-block:: \w+)\n\n'
-                        r'((?:   .*\n|\n)+)', text, re.MULTILINE)
-    lines = [line.removeprefix('$ ') for block in blocks
-             for line in textwrap.dedent(block).splitlines()]
+    lines = re.findall(r'^ +(?:\$ )?(virtco group advise .*)$', text,
+                       re.MULTILINE)
     inline = [' '.join(line.split()) for line in re.findall(
         r'``(virtco\s+group\s+advise\s+\w+\s+--[^`]*)``', text)]
-    return [' '.join(line.split()) for line in (*lines, *inline)
-            if line.startswith('virtco group advise')]
+    return [' '.join(line.split()) for line in (*lines, *inline)]
 
 
 @pytest.mark.parametrize('page', [

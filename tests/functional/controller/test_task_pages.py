@@ -3,8 +3,8 @@
 """Task pages are followed literally, and show what the commands print.
 
 ``python -m tests.functional.controller.test_task_pages`` writes the outputs
-into the pages again. A command whose output on the page has a line ``…`` is
-compared and not written: that line stands for any text.
+into the pages again. A command whose output on the page has ``…`` is compared
+and not written: it stands for any text.
 """
 
 import contextlib
@@ -12,7 +12,11 @@ import io
 import itertools
 import os
 import pathlib
+import re
 import shlex
+import socket
+import subprocess
+import sys
 import tempfile
 import time
 from unittest import mock
@@ -27,16 +31,20 @@ from virtco.osc import shell
 
 #: In this order, by one controller: the last ones change its state.
 PAGES = ('admin/looking', 'admin/explain', 'admin/limits',
-         'admin/reevaluation', 'user/hints', 'admin/settings',
-         'admin/topology', 'admin/hosts')
+         'admin/reevaluation', 'user/hints', 'user/hint-command',
+         'admin/settings',
+         'admin/topology', 'admin/hosts', 'admin/live-page',
+         'admin/processes')
 SHADOW_PAGES = ('admin/shadow',)
 #: Of the cloud of namespaces, and of the first hypervisor.
 INSTALL_PAGES = ('install/cloud', 'install/first-coflow')
 EDGE_PAGES = ('install/edge',)
+TRAIN_PAGES = ('user/advice',)
 HOSTS = ('h1', 'h2', 'h3')
 LINK_BPS = 10e9
-#: Commands that are run; others need Nova.
-RUN = ('$ virtco ', '$ openstack server delete ', '# tools/cloud virtco ')
+#: Commands that are run; others need Nova or keystone.
+RUN = ('$ virtco ', '$ openstack server delete ', '# tools/cloud virtco ',
+       '$ curl ', '# virtco-manage ')
 
 
 @contextlib.contextmanager
@@ -48,7 +56,8 @@ def following(kind=None, mode='enforce'):
     kind = kind or Cloud
     with (tempfile.TemporaryDirectory() as home,
           samples.running(home, kind.hosts, {
-              'placement': {'mode': mode}}) as controller,
+              'api': {'ui': 'true'}, 'placement': {'mode': mode}}
+              ) as controller,
           contextlib.chdir(home),
           mock.patch.dict(os.environ, VIRTCO_URL=controller.url,
                           CLIFF_MAX_TERM_WIDTH='72', COLUMNS='72')):
@@ -60,6 +69,8 @@ def following(kind=None, mode='enforce'):
                 cloud.notify('instance.delete.end', int(
                     text.rpartition('-')[2]))
                 return []
+            if not text.startswith(('virtco ', 'tools/')):
+                return _in_shell(text, controller)
             cloud.before(text)
             said = io.StringIO()
             with (contextlib.redirect_stdout(said),
@@ -69,6 +80,19 @@ def following(kind=None, mode='enforce'):
             return said.getvalue().rstrip().splitlines()
 
         yield run
+
+
+def _in_shell(text, controller):
+    """Run a command that names the controller by address or file.
+
+    The output names the page's host instead of this machine.
+    """
+    text = re.sub('^virtco-manage', f'{sys.executable} -m virtco.cmd.manage '
+                  f'--config-file {controller.config}', text)
+    text = re.sub(r'http://[\w.]+:\d+', controller.url, text)
+    found = subprocess.run(['bash', '-c', text], check=True, text=True,
+                           stdout=subprocess.PIPE).stdout
+    return found.replace(socket.gethostname(), 'controller1').splitlines()
 
 
 class Cloud(samples.Cloud):
@@ -164,6 +188,27 @@ class FirstHost(Cloud):
         harness.Edge(self, self.hosts[0], link_bps=LINK_BPS).report()
 
 
+class Train(Cloud):
+    """Group ``train``, with slow paths from row 0 to 1 and from row 2 to 3."""
+
+    hosts = ('h0', 'h1', 'h2', 'h3')
+
+    def begin(self, _status):
+        for host in self.hosts:
+            harness.Edge(self, host).report()
+        at = self.launch(
+            4, first=1, name='train', matrix='{"pattern": "ring", "n": 4, '
+            '"flow_size": "1MB"}', hosts=dict.fromkeys(self.hosts, 1))
+        for row, host in enumerate(at, 1):
+            harness.Edge(self, host, [row]).report()
+        for part in (0.9, 0.95, 0.85):
+            for src, dst in itertools.permutations(at, 2):
+                is_slow = {src, dst} in (set(at[:2]), set(at[2:]))
+                self.controller.streams.measure(
+                    src, dst, part * (2e7 if is_slow else 1e8), rtt_s=0.001,
+                    loss=0.0, method='train')
+
+
 def follow(lines, run):
     """Yield each command of virtco with what it prints."""
     for step in book.follow(lines):
@@ -194,7 +239,8 @@ def test_a_page_shows_what_its_commands_print(page, run):
 
 #: Pages by cloud and mode.
 OTHERS = [(Cloud, 'shadow', SHADOW_PAGES), (First, 'enforce', INSTALL_PAGES),
-          (FirstHost, 'enforce', EDGE_PAGES)]
+          (FirstHost, 'enforce', EDGE_PAGES),
+          (Train, 'enforce', TRAIN_PAGES)]
 
 
 @pytest.mark.parametrize(('kind', 'mode', 'pages'), OTHERS)
@@ -215,7 +261,7 @@ def record(page, run):
     lines = book.text_of(page)
     for step, found in reversed(list(follow(lines, run))):
         block = lines[step.begin:step.end]
-        if not any(line.strip() == '…' for line in block):
+        if not any('…' in line for line in block):
             lines[step.begin:step.end] = [
                 (' ' * step.indent + line).rstrip() for line in found]
     book.write(page, lines)
