@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The time of day as one process counts it: nobody sets it.
+"""Time of day of one process, which a set clock of the machine leaves alone.
 
-All that waits, expires or ends by silence is a difference of two times. A
-clock that is set by an hour would end all reservations at once, or keep ended
-coflows for an hour.
+Whatever waits, expires or ends by silence is a difference of two times. If the
+machine's clock were used, setting it by an hour would end all reservations at
+once, or keep ended coflows for an hour.
 """
 
 from collections.abc import Callable

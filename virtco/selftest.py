@@ -290,7 +290,7 @@ def _names(options: Iterable[tuple[Any, Iterable[cfg.Opt]]]
 
 def _of_libraries(conf: cfg.ConfigOpts, sections: Mapping[str, set[str]]
                   ) -> Iterator[tuple[Any, Iterable[cfg.Opt]]]:
-    """List the options of libraries, of as few as may know the sections."""
+    """Yield the options of those libraries that may know the sections."""
     wanted = {name for name, of in _LIBRARIES.items()
               if any(section.startswith(of) for section in sections)}
     if 'oslo.messaging' in wanted:

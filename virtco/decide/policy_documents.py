@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who sends when: the policies of all hosts by a snapshot. Pure."""
+"""Schedule of a snapshot: the policies by which hosts send. Pure."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence

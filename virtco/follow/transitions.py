@@ -22,7 +22,10 @@ LOG = logging.getLogger(__name__)
 
 
 class _Unchanged(Exception):
-    """Takes back the generation of a transaction that changes nothing."""
+    """Raised to roll back a transaction that has changed nothing.
+
+    Its new generation would be a conflict for plans under way.
+    """
 
 
 class Transitions:

@@ -53,8 +53,9 @@ class _Asked:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Fitting:
-    """How many of the new VMs a level holds.
+    """Result of fitting the new VMs below the switches of a level.
 
+    :ivar count: number of them that fit.
     :ivar switch: switch that holds most of them, where they have to share one.
     :ivar limiting: resource that keeps the others out; empty where all fit.
     """

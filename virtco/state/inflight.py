@@ -450,10 +450,10 @@ class Tracked:
 
     @property
     def idle_since_s(self) -> float:
-        """Time of the last byte, or since when one is waited for.
+        """Time from which silence counts: that of the last byte, if any.
 
-        A process that begins waits anew: the machine's clock may have been
-        set since the coflow arrived.
+        Without a byte it is the arrival, or the start of this process, since
+        the machine's clock may have been set in between.
         """
         return max(self.moved_s or 0.0, self.arrival_s or 0.0,
                    self.watched_since_s or 0.0)

@@ -107,7 +107,7 @@ def _kept(problem: snapshot.PlacementProblem,
 
 
 def _strangers(problem: snapshot.PlacementProblem) -> set[str]:
-    """Find hosts of the tree, not of the problem, where coflows run."""
+    """List hosts that run coflows but are only in the tree, not listed."""
     if not problem.active:
         return set()
     known = {host.name for host in problem.hosts}

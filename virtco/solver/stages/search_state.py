@@ -101,7 +101,7 @@ class State:
 
     def offer(self, method: snapshot.Method, assign: np.ndarray | None,
               value: objectives.Evaluation | None = None) -> None:
-        """Take it as the answer if it is better."""
+        """Make an assignment the answer if it is better than the last one."""
         if assign is None:
             return
         value = value or self.evaluate(assign)
@@ -111,7 +111,7 @@ class State:
 
     def add(self, method: snapshot.Method, assign: np.ndarray,
             value: objectives.Evaluation | None = None) -> None:
-        """Offer it, and put it into the pool."""
+        """Offer an assignment as the answer, and put it into the pool."""
         value = value or self.evaluate(assign)
         self.offer(method, assign, value)
         self.pool.append(Outcome(assign, value, method))
