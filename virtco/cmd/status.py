@@ -82,7 +82,12 @@ class Checks(upgradecheck.UpgradeCommands):
         try:
             found = importlib.metadata.version('nova')
         except importlib.metadata.PackageNotFoundError:
-            return GOOD
+            return upgradecheck.Result(
+                upgradecheck.Code.SUCCESS, 'Nova is not in this environment: '
+                'run pip show nova where nova-scheduler runs, expected '
+                + ', '.join('.'.join(map(str, patched))
+                            for patched in PATCHED_NOVA.values())
+                + ' or later of its series.')
         version = tuple(map(int, re.findall(r'\d+', found)[:3]))
         patched = PATCHED_NOVA.get(version[0], version)
         return _warning_unless(
