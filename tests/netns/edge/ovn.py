@@ -3,6 +3,7 @@
 """OVN's central databases, and a chassis in the namespace of each switch."""
 
 import shutil
+import signal
 import socket
 import struct
 import subprocess
@@ -80,13 +81,13 @@ class Ovn:
         self._spawn(f'controller-{switch.host}', 'ovn-controller',
                     switch.address, switch=switch)
 
-    def stop_controller(self, switch):
-        self._stop(f'controller-{switch.host}')
+    def stop_controller(self, switch, sig=signal.SIGTERM):
+        self._stop(f'controller-{switch.host}', sig)
 
-    def _stop(self, key):
+    def _stop(self, key, sig=signal.SIGTERM):
         process = self._processes.pop(key, None)
         if process is not None:
-            process.terminate()
+            process.send_signal(sig)
             patience.wait_end(process, f'the end of {key}')
 
     def nbctl(self, *arguments):

@@ -4,6 +4,7 @@
 
 import pathlib
 import shutil
+import signal
 import subprocess
 
 from tests import patience
@@ -64,13 +65,13 @@ class Switch:
     def start_vswitchd(self):
         self._spawn('ovs-vswitchd', self.address)
 
-    def stop_vswitchd(self):
-        self._stop('ovs-vswitchd')
+    def stop_vswitchd(self, sig=signal.SIGTERM):
+        self._stop('ovs-vswitchd', sig)
 
-    def _stop(self, name):
+    def _stop(self, name, sig=signal.SIGTERM):
         process = self.processes.pop(name, None)
         if process is not None:
-            process.terminate()
+            process.send_signal(sig)
             patience.wait_end(process, f'the end of {name}')
 
     def vsctl(self, *arguments):
