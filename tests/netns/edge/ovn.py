@@ -113,6 +113,22 @@ class Ovn:
             'get', 'logical_switch_port', vm.uuid, 'up') == 'true', 20,
             'a port that is up')
 
+    def plug_sub_port(self, vm, mac, ip, tag):
+        """Give a VM's port a sub-port, as Neutron's driver does."""
+        name = f'{vm.uuid}-{tag}'
+        self.nbctl('--wait=hv', 'lsp-add', NETWORK, name, vm.uuid, str(tag),
+                   '--', 'lsp-set-addresses', name, f'{mac} {ip}', '--',
+                   'lsp-set-port-security', name, f'{mac} {ip}')
+
+    def secure(self, vm, *ips):
+        """Let a VM's port send from its address and its address pairs."""
+        self.nbctl('--wait=hv', 'lsp-set-port-security', vm.uuid,
+                   ' '.join((vm.mac, vm.ip, *ips)))
+
+    def unsecure(self, vm):
+        """Let a VM's port send from any address."""
+        self.nbctl('--wait=hv', 'lsp-set-port-security', vm.uuid)
+
     def prepare_migration(self, vm, switch):
         """Plug a VM's second device, which passes nothing yet."""
         tap = f'{vm.dev}m'

@@ -6,8 +6,10 @@ import contextlib
 import datetime
 import itertools
 import signal
+import socket
 import subprocess
 import time
+import types
 
 import pytest
 
@@ -15,6 +17,7 @@ from edge_module.privileged import kernel_calls as kernel
 from edge_module.qdisc import htb
 from tests.netns.edge import bed as beds
 from tests.netns.edge import controller as controllers
+from tests.netns.edge import frames
 from tests.netns.edge import ovn as ovns
 from tests.netns.edge import policies
 from tests.netns.edge import process
@@ -114,13 +117,13 @@ class Site:
         flow.close()
         return self.sent_bytes() - before
 
-    def sent_bytes(self, host='h1'):
-        """Bytes that the coflow's class on a host counted, if it is there:
+    def sent_bytes(self, host='h1', minor=0x11):
+        """Bytes that a coflow's class on a host counted, if it is there:
         OVN may clear the qdisc a moment after a port came or went.
         """
         stats = beds.in_netns(self.bed.ns(host), htb.Uplink(
             kernel, 'uplink0').snapshot).stats
-        return stats[0x11].sent_bytes if 0x11 in stats else 0
+        return stats[minor].sent_bytes if minor in stats else 0
 
 
 @pytest.fixture
@@ -184,6 +187,69 @@ def test_limits_of_ovn_hold_beside_the_coflows(site):
     assert 'uplink0' in site.edge.once('--cleanup').stdout
     shown = site.edge.tc()
     assert 'ceil 6Mbit' in shown and '7000:' not in shown
+
+
+def _send(vm, mac, src_ip, dst, tag=False):
+    """Send 300 datagrams to a VM, from whatever addresses."""
+    ethertype, body = frames.ipv4(src_ip, dst.ip, frames.UDP,
+                                  frames.udp(5009))
+    if tag:
+        ethertype, body = frames.tagged((ethertype, body))
+    frame = bytes.fromhex((dst.mac + mac).replace(':', '')) + (
+        ethertype.to_bytes(2, 'big')) + body
+
+    def send():
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
+            sock.bind(('eth0', 0))
+            for _ in range(300):
+                sock.send(frame)
+                time.sleep(0.001)
+
+    beds.in_netns(vm.netns, send)
+
+
+@pytest.mark.full(reason='fourteen bursts of frames',
+                  still='test_limits_of_ovn_hold_beside_the_coflows')
+def test_sub_ports_and_address_pairs_are_of_their_own_port(site):
+    """OVN's port security keeps another VM from their addresses: at the
+    uplink of the userspace datapath no packet tells its port.
+    """
+    other, sub_mac = site.add_vm('h1'), '02:00:00:00:01:01'
+    ips = site.a.ip, '10.77.5.1', '10.77.5.2'
+    policy = policies.PolicyBuilder('h1', LINK_BPS, generation=2)
+    for ip in ips:
+        policy.coflow(ip, 10e6, [(types.SimpleNamespace(
+            uuid=site.a.uuid, ip=ip), site.b, 1)])
+    site.controllers[0].set_policy(policy.build().to_dict())
+    site.controllers[0].wait_report(lambda r: r['applied_generation'] == 2
+                                    and r['health'] == 'ok', 20)
+
+    def classed(*sent):
+        """Whether the class of each coflow counted the frames."""
+        minors = 0x11, 0x13, 0x15
+        before = [site.sent_bytes(minor=minor) for minor in minors]
+        _send(*sent)
+        return [site.sent_bytes(minor=minor) - old > 100_000
+                for minor, old in zip(minors, before)]
+
+    main, pair, sub = ((True, False, False), (False, True, False),
+                       (False, False, True))
+    site.ovn.secure(site.a)
+    assert classed(site.a, site.a.mac, ips[0], site.b) == [*main]
+    # Neither is its own before Neutron says so.
+    nothing = [False] * 3
+    from_pair = site.a, site.a.mac, ips[1], site.b
+    from_sub = site.a, sub_mac, ips[2], site.b, True
+    assert classed(*from_pair) == classed(*from_sub) == nothing
+    site.ovn.secure(site.a, ips[1])
+    site.ovn.plug_sub_port(site.a, sub_mac, ips[2], tag=5)
+    assert classed(*from_pair) == [*pair]
+    assert classed(*from_sub) == [*sub]
+    for ip, without in zip(ips, (main, pair, sub)):
+        site.ovn.unsecure(other)
+        assert classed(other, other.mac, ip, site.b) == [*without]
+        site.ovn.secure(other)
+        assert classed(other, other.mac, ip, site.b) == nothing
 
 
 @contextlib.contextmanager
