@@ -14,9 +14,11 @@ from edge_module import edge_metrics
 from edge_module import edge_options as edge_conf
 from edge_module import factory
 from edge_module import kernel_events
+from edge_module import virtual_functions
 from edge_module.ports import port_source as ports_base
 from tests.unit.edge import dictionaries
 from tests.unit.edge import test_enforcer
+from tests.unit.edge import test_virtual_functions
 from virtco import exception
 from virtco.wire import messages
 
@@ -176,6 +178,42 @@ def test_a_policy_past_its_time_to_live_is_degraded(agent, clock):
     agent.link.renewed_s = clock.s
     agent.sync()
     assert not agent.enforcer.n_past and agent._about()['health'] == 'ok'
+
+
+def test_rates_of_virtual_functions_follow_policy_and_time(fresh, clock):
+    """Each by the next sync: a policy, another one, the time to live, a later
+    word of the controller, and a policy without the coflow.
+    """
+    kernel = test_virtual_functions.Kernel()
+    kernel.functions = {1: test_virtual_functions.ONE}
+    fresh.enforcer.functions = virtual_functions.VirtualFunctions(kernel)
+    fresh.policy._renewed_s = fresh.link.renewed_s = clock.s
+    fresh.sync()
+    share = []
+
+    def seen():
+        share.append(kernel.rates[test_virtual_functions.ONE].share_mbps)
+
+    offer(fresh)
+    seen()
+    coflow, *others = test_enforcer.ONE.classes
+    faster = dataclasses.replace(coflow, rate_bps=60e6, destinations=tuple(
+        dataclasses.replace(one, rate_bps=1.5 * one.rate_bps)
+        for one in coflow.destinations))
+    offer(fresh, generation=2, classes=(faster, *others))
+    seen()
+    for after_s, heard in ((test_enforcer.ONE.ttl_s - 1, False), (2, False),
+                           (0, True)):
+        clock.s += after_s
+        if heard:
+            fresh.link.renewed_s = clock.s
+        fresh.sync()
+        seen()
+    offer(fresh, test_enforcer.TWO, generation=3)
+    seen()
+    # After the time to live: half of what control and other packets leave of
+    # the link by the last rates, 60 to 8, and half equally.
+    assert share == [30, 45, 45, 49, 45, 0]
 
 
 def test_the_end_of_a_conflict_is_looked_for(agent, clock):
