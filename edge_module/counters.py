@@ -32,7 +32,7 @@ from virtco.wire import reports
 #: Kinds of counters: ``shared`` is a part of the uplink's traffic as a whole,
 #: ``leaf`` one of its leaf classes.
 Kind = Literal['uplink', 'shared', 'leaf', 'coflow', 'destination', 'limited',
-               'pair', 'peer']
+               'pair', 'peer', 'received']
 # Kinds of classes that change hands, and go on counting.
 _OF_OWNERS: tuple[Kind, ...] = ('coflow', 'destination', 'limited')
 #: A part of the uplink's traffic other than the data of coflows.
@@ -92,6 +92,7 @@ class Total:
 
 
 _RDMA = Name('uplink', 'rdma')
+_RDMA_RECEIVED = Name('received', 'rdma')
 
 
 def _minor_of(name: Name) -> int:
@@ -265,13 +266,18 @@ class Counters:
             for name, seen in self._of_kind('peer')),
             key=lambda one: one.sent_bytes))
 
-    def add_rdma(self, sent_bytes: int) -> None:
-        """Take in the bytes that the uplink's card sent past the tree."""
+    def add_rdma(self, sent_bytes: int, received_bytes: int) -> None:
+        """Take in the bytes of RDMA that the uplink's card counted."""
         self._total(_RDMA).update(model.Counts(sent_bytes))
+        self._total(_RDMA_RECEIVED).update(model.Counts(received_bytes))
 
     def rdma_bytes(self) -> int:
         """Return the bytes that the uplink's card sent past the tree."""
         return self._total(_RDMA).value.sent_bytes
+
+    def rdma_received_bytes(self) -> int:
+        """Return the bytes of RDMA that the uplink's card received."""
+        return self._total(_RDMA_RECEIVED).value.sent_bytes
 
     def unshaped_bytes(self) -> int:
         """Return the bytes that the uplink sent past the tree."""

@@ -104,8 +104,9 @@ class Readings:
         stats = self.enforcer.stats()
         with self._counting:
             self.counters.add_stats(stats)
-            self.counters.add_rdma(rdma.read_bytes(
-                self.enforcer.uplink.dev, is_sent=True))
+            self.counters.add_rdma(*(rdma.read_bytes(
+                self.enforcer.uplink.dev, is_sent)
+                for is_sent in (True, False)))
         lock = self.enforcer.lock
         if not lock.acquire(timeout=self._wait_s):
             return
@@ -179,6 +180,7 @@ class Readings:
                     + shared['unmanaged'].sent_bytes
                     + self.counters.rdma_bytes()),
                 'unshaped_sent_bytes': self.counters.unshaped_bytes(),
+                'rdma_received_bytes': self.counters.rdma_received_bytes(),
                 'shared': shared,
                 'unmanaged': reports.UnmanagedCounters(
                     _addresses(self.destinations, edge_policy.MAX_MACS),

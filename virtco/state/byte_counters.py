@@ -272,6 +272,7 @@ class HostCounters:
 
     :ivar before: names of the counters before the last report.
     :ivar unshaped_bytes: bytes of the last report that passed no class.
+    :ivar rdma_bytes: bytes of RDMA of the last report that came.
     """
 
     def __init__(self, epoch: str = '',
@@ -279,7 +280,7 @@ class HostCounters:
         self.epoch = epoch
         self.values: dict[str, float] = dict(values or {})
         self.before: Set[str] = frozenset()
-        self.unshaped_bytes = 0.0
+        self.unshaped_bytes = self.rdma_bytes = 0.0
 
     def _step(self, key: str, value: float) -> float:
         last = self.values.get(key, 0.0)
@@ -300,6 +301,8 @@ class HostCounters:
         # Most hosts have none, and no counter of it.
         self.unshaped_bytes = report.unshaped_sent_bytes and self._step(
             '/unshaped', report.unshaped_sent_bytes)
+        self.rdma_bytes = report.rdma_received_bytes and self._step(
+            '/received', report.rdma_received_bytes)
         managed = sum([delta.wire_bytes for delta in deltas])
         return deltas, max(0.0, uplink - managed)
 

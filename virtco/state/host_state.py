@@ -79,6 +79,7 @@ class HostState:
         self.peers = pair_counters.PeerCounters()
         self.background = byte_counters.Average(half_life_s)
         self.unshaped = byte_counters.Average(half_life_s)
+        self.received = byte_counters.Average(half_life_s)
         self.vms: Set[str] = frozenset()
         self.new_vms: Set[str] = frozenset()
         self.sending: Set[str] = frozenset()
@@ -126,16 +127,19 @@ class HostState:
         self.deltas = deltas
         if elapsed_s > 0:
             self.observe(deltas, elapsed_s, background_bytes, now_s,
-                         self.counters.unshaped_bytes)
+                         self.counters.unshaped_bytes,
+                         self.counters.rdma_bytes)
         self.towards.update(report, self.unmanaged, elapsed_s, now_s)
         return Taken(since_s, new_ports, new_link, deltas)
 
     def observe(self, deltas: Iterable[byte_counters.Delta], elapsed_s: float,
                 background_bytes: float, now_s: float,
-                unshaped_bytes: float = 0.0) -> None:
+                unshaped_bytes: float = 0.0, received_bytes: float = 0.0
+                ) -> None:
         """Turn the bytes counted since the last report into rates."""
         for average, new_bytes in ((self.background, background_bytes),
-                                   (self.unshaped, unshaped_bytes)):
+                                   (self.unshaped, unshaped_bytes),
+                                   (self.received, received_bytes)):
             average.add(units.bytes_per_s_to_bps(new_bytes / elapsed_s),
                         now_s)
         moved = {counters.coflow_id: 0.0 for counters in self.report.coflows}
@@ -155,7 +159,8 @@ class HostState:
         if self.last_report is None:
             return
         elapsed_s = now_s - self.last_report
-        if elapsed_s > 0 and (self.observed or self.background.value):
+        if elapsed_s > 0 and (self.observed or self.background.value
+                              or self.received.value):
             self.observe((), elapsed_s, 0.0, now_s)
         self.last_report = now_s
 
@@ -174,7 +179,8 @@ class HostState:
                 'counters': _Counters(self.counters.epoch,
                                       dict(self.counters.values)),
                 'background_bps': round(self.background.value),
-                'unshaped_bps': round(self.unshaped.value)})}
+                'unshaped_bps': round(self.unshaped.value),
+                'received_bps': round(self.received.value)})}
 
     @property
     def known_link(self) -> reports.Link | None:
@@ -200,6 +206,7 @@ class HostState:
                 kept.counters.epoch, kept.counters.values)
             self.background.restore(kept.background_bps, stored.last_report)
             self.unshaped.restore(kept.unshaped_bps, stored.last_report)
+            self.received.restore(kept.received_bps, stored.last_report)
         self.learn_ports()
         minors = _MINORS.decode(stored.minors)
         if minors.taken:
@@ -219,12 +226,14 @@ class _Kept(reports.Report, frozen=True, kw_only=True):
 
     :ivar background_bps: observed of what belongs to no coflow.
     :ivar unshaped_bps: observed part of it that passes no class.
+    :ivar received_bps: observed of RDMA that comes.
     """
 
     coflows: tuple[reports.CoflowCounters, ...] = ()
     counters: _Counters = _Counters()
     background_bps: float = 0.0
     unshaped_bps: float = 0.0
+    received_bps: float = 0.0
 
 
 _REPORTED = reports.Report.__struct_fields__

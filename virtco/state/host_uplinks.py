@@ -41,6 +41,7 @@ class HostUplinks:
         self.capacities: dict[str, uplink_rates.Capacity] = {}
         self.strangers: frozenset[str] = frozenset()
         self._background_bps = self._unshaped_bps = np.array([])
+        self._received_bps = np.array([])
         # Hosts of which something changed; None: any may have.
         self._changed: set[str] | None = None
         self._estimate: measured_rates.Estimate | None = None
@@ -71,6 +72,7 @@ class HostUplinks:
             state = self._hosts[host]
             self._background_bps[place] = state.background.value
             self._unshaped_bps[place] = state.unshaped.value
+            self._received_bps[place] = state.received.value
 
     def refresh(self, now_s: float) -> None:
         """Look again at those of which something changed."""
@@ -101,6 +103,7 @@ class HostUplinks:
             for name in sorted(found))
         self._background_bps = np.zeros(len(self.known))
         self._unshaped_bps = np.zeros(len(self.known))
+        self._received_bps = np.zeros(len(self.known))
         for name in self._hosts:
             self.observed(name)
 
@@ -124,7 +127,7 @@ class HostUplinks:
         See :meth:`virtco.state.schedule_input.Share.residual`.
         """
         return self._share.residual(self.known, self._background_bps, is_fair,
-                                    self._unshaped_bps)
+                                    self._unshaped_bps, self._received_bps)
 
     def payload_rates(self, hosts: Iterable[str], is_fair: bool,
                       wire_factor: float) -> dict[str, tuple[float, float]]:

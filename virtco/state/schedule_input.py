@@ -133,7 +133,8 @@ class Share:
     max_background_fraction: float = 0.5
 
     def residual(self, hosts: Hosts, background_bps: np.ndarray,
-                 is_fair: bool, unshaped_bps: np.ndarray | float = 0.0
+                 is_fair: bool, unshaped_bps: np.ndarray | float = 0.0,
+                 received_bps: np.ndarray | float = 0.0
                  ) -> tuple[np.ndarray, np.ndarray]:
         """Return egress and ingress of each host that coflows may use.
 
@@ -142,15 +143,19 @@ class Share:
 
         :param background_bps: observed at each egress, shape (n_hosts,).
         :param unshaped_bps: part of it that passes no class.
+        :param received_bps: rate of RDMA that comes to each host.
         """
         most = 0.0 if is_fair else self.max_background_fraction
-        egress_bps = hosts.egress_bps
-        most_bps = np.maximum(egress_bps * most, np.minimum(
-            unshaped_bps, egress_bps * (1 - self.default_share)))
-        taken_bps = np.maximum(np.minimum(background_bps, most_bps),
-                               egress_bps * self.default_share)
-        return (egress_bps - taken_bps,
-                hosts.ingress_bps * (1 - self.default_share))
+        unheld_bps = np.minimum(unshaped_bps,
+                                hosts.egress_bps * (1 - self.default_share))
+        most_bps = np.maximum(hosts.egress_bps * most, unheld_bps)
+        received_bps = np.minimum(received_bps, hosts.ingress_bps * (
+            1 - self.default_share))
+        return (hosts.egress_bps - np.maximum(
+                    np.minimum(background_bps, most_bps),
+                    hosts.egress_bps * self.default_share),
+                hosts.ingress_bps - np.maximum(
+                    received_bps, hosts.ingress_bps * self.default_share))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

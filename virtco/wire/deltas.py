@@ -22,7 +22,8 @@ from virtco.wire import reports
 #: Fields whose changed rows a delta tells.
 LISTS = ('coflows', 'pairs')
 SLOW = frozenset({'boot_ms', 'cpu_s', 'shared', 'uplink_sent_bytes',
-                  'default_sent_bytes', 'unshaped_sent_bytes'})
+                  'default_sent_bytes', 'unshaped_sent_bytes',
+                  'rdma_received_bytes'})
 MATTERS = 0.01
 
 _FIELDS = tuple(name for name in reports.Report.__struct_fields__

@@ -159,6 +159,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     :ivar default_sent_bytes: bytes that belong to no coflow.
     :ivar unshaped_sent_bytes: bytes of the uplink that pass no class: RDMA and
         queues of other programs.
+    :ivar rdma_received_bytes: bytes of RDMA that came by the uplink.
     :ivar shared: counters of the parts ``host``, ``unmanaged`` and
         ``control``.
     :ivar error: why a policy was refused or is not enforced; while health is
@@ -182,6 +183,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         max_length=MOST_PAIRS)] = ()
     default_sent_bytes: fields.Bytes = 0
     unshaped_sent_bytes: fields.Bytes = 0
+    rdma_received_bytes: fields.Bytes = 0
     shared: Annotated[Mapping[str, PartCounters],
                       msgspec.Meta(max_length=16)] = {}
     unmanaged: UnmanagedCounters = UnmanagedCounters()

@@ -86,10 +86,12 @@ def test_a_link_full_of_rdma_is_not_idle(clock, enforcer, card):
     found.read(100.0)
     assert found.counted()['uplink_sent_bytes'] == 900
     card.write('up1', 'counters/port_xmit_data', 1000)
+    card.write('up1', 'counters/port_rcv_data', 500)
     found.read(101.0)
     assert found.counted()['uplink_sent_bytes'] == 4900
     assert found.counted()['default_sent_bytes'] == 4170
     assert found.counted()['unshaped_sent_bytes'] == 4000
+    assert found.counted()['rdma_received_bytes'] == 2000
     # The counter goes on over a restart, and over the card's own.
     again = make(enforcer, rows=found.to_rows())
     card.write('up1', 'counters/port_xmit_data', 1)

@@ -128,13 +128,15 @@ class Row:
 def test_a_host_is_as_it_was_stored(host):
     host.minors = coflow_table.Minors({'c': 4}, {'d': 9.0})
     host.take(report(100, 150, ports=('a',)), 10.0)
-    host.take(report(200, 950, ports=('a',), unshaped_sent_bytes=400), 12.0)
+    host.take(report(200, 950, ports=('a',), unshaped_sent_bytes=400,
+                     rdma_received_bytes=500), 12.0)
     row = Row(host.columns())
     again = host_state.HostState('h', 99.0, 5.0)
     assert again.load(row) and not again.load(row)
     assert (again.first_seen, again.last_report) == (1.0, 12.0)
     assert again.background.value == round(host.background.value)
     assert again.unshaped.value == host.unshaped.value == 1600
+    assert again.received.value == host.received.value == 2000
     assert again.counters.values == host.counters.values
     assert again.counters.epoch == 'e'
     assert again.minors == host.minors
@@ -263,10 +265,27 @@ def test_what_passes_no_class_leaves_less_than_half_of_the_link():
     bench.known()
     for at_s, sent_bytes in ((10.0, 0), (11.0, 75_000_000)):
         bench.report('a', report(epoch='f', uplink=sent_bytes,
-                                 unshaped_sent_bytes=sent_bytes), at_s)
-    assert bench.uplinks.residual(False)[0].tolist() == [0.4e9]
+                                 unshaped_sent_bytes=sent_bytes,
+                                 rdma_received_bytes=2 * sent_bytes), at_s)
+    egress_bps, ingress_bps = bench.uplinks.residual(False)
+    assert (egress_bps.tolist(), ingress_bps.tolist()) == ([0.4e9], [1.8e9])
+    # Also where hosts are told anew.
+    bench.add('b', 1e9)
+    bench.known()
+    assert bench.uplinks.residual(False)[1].tolist() == [1.8e9, 2.25e9]
     bench.hosts['a'].heard(16.0)
     assert bench.hosts['a'].unshaped.value == 0.3e9
+    assert bench.hosts['a'].received.value == 0.6e9
+
+
+def test_received_rdma_fades_where_nothing_is_sent(host):
+    for at_s, received_bytes in ((10.0, 0), (11.0, 1000)):
+        host.take(made.report(epoch='e', rdma_received_bytes=received_bytes,
+                              uplink_sent_bytes=0, coflows=[], ports=[]),
+                  at_s)
+    assert (host.received.value, host.background.value) == (8000.0, 0.0)
+    host.heard(16.0)
+    assert host.received.value == 4000.0
 
 
 def test_the_background_share_is_at_most_all():

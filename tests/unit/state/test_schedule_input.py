@@ -78,6 +78,15 @@ def test_no_class_holds_back_what_passes_none(unshaped, left, is_fair):
         min(90.0, max(10.0, 100.0 - unshaped)) if is_fair else left)]
 
 
+@pytest.mark.parametrize('received, left', [
+    (0.0, 90.0), (5.0, 90.0), (70.0, 30.0), (99.0, 10.0)])
+def test_what_rdma_receives_is_taken_from_the_ingress(received, left):
+    _, ingress_bps = schedule_input.Share(0.1, 0.5).residual(
+        hosts((100.0, 100.0)), np.zeros(1), False,
+        received_bps=np.array([received]))
+    assert ingress_bps.tolist() == [pytest.approx(left)]
+
+
 @pytest.mark.parametrize(('moved_s', 'is_queued', 'is_busy'), [
     (None, False, False), (None, True, True), (5.0, True, True),
     (8.5, False, True), (8.0, False, False), (7.9, False, False)])

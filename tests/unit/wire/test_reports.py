@@ -41,7 +41,7 @@ def nothing_but(kind, values):
     (reports.Report, LEAST, {
         'boot_id': '', 'boot_ms': None, 'probe': None, 'pairs': (),
         'peers': (), 'default_sent_bytes': 0,
-        'unshaped_sent_bytes': 0, 'shared': {},
+        'unshaped_sent_bytes': 0, 'rdma_received_bytes': 0, 'shared': {},
         'unmanaged': {'macs': (), 'limited': ()}, 'health': None,
         'error': None, 'cpu_s': None})])
 def test_what_is_left_out_is_nothing(kind, values, others):
