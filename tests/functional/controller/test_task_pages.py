@@ -32,7 +32,7 @@ from virtco.osc import shell
 #: In this order, by one controller: the last ones change its state.
 PAGES = ('admin/looking', 'admin/explain', 'admin/limits',
          'admin/reevaluation', 'user/hints', 'user/hint-command',
-         'admin/settings',
+         'user/recipes/index', 'admin/settings',
          'admin/topology', 'admin/hosts', 'admin/live-page',
          'admin/processes')
 SHADOW_PAGES = ('admin/shadow',)
