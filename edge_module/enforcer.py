@@ -90,6 +90,7 @@ class Enforcer(shaper.Shaper):
         return was_due
 
     def _make_so(self, now_s: float) -> None:
+        """Bring the kernel's classes, tables and functions to the policy."""
         leave = self._shape_unless_others_do()
         if self.policy is not None and self.ports is not None:
             table, ports = self.desired_table(), self.ifindexes()

@@ -113,6 +113,8 @@ class KernelWatch:
                        links, self._tables_changed())
 
     def _tables_changed(self) -> bool:
+        """Return whether another program changed our table since last asked.
+        """
         if self._tables is None:
             return False
         changed = False

@@ -178,6 +178,8 @@ class Shaper:
             return is_due
 
     def _follow(self, now_s: float) -> None:
+        """Bring the kernel to the policy; read its tree again if it refuses.
+        """
         is_known = self.tree.is_known
         try:
             self._make_so(now_s)

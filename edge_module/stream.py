@@ -213,6 +213,7 @@ class Link:
             self.renewed_s = self._heard_s
 
     def _hear(self, message: messages.Told) -> None:
+        """Act on a message of the controller."""
         # A relay sends signs of life also while nobody leads.
         self._heard(not isinstance(message, messages.Alive)
                     or bool(message.epoch))

@@ -50,6 +50,7 @@ def has_virtco_keys(context: Any, instance_uuid: str) -> bool:
 
 
 def _instance_mentions(context: Any, instance_uuid: str) -> bool:
+    """Return whether the stored metadata of an instance has a hint."""
     try:
         mapping = objects.InstanceMapping.get_by_instance_uuid(
             context, instance_uuid)

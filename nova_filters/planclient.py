@@ -183,6 +183,7 @@ class PlanClient:
 
     def _ask(self, instance_uuid: str, body: dict[str, Any],
              request: _Request, since_s: float) -> dict[str, Any] | None:
+        """Ask the controller within the request's budget; None: no answer."""
         left_s = (self._budget_s - request.spent_s
                   - (time.monotonic() - since_s))
         wait_s = min(self._timeout_s, left_s)

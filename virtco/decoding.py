@@ -86,6 +86,10 @@ class Decoder(Generic[_T]):
             self._refuse(value, str(error))
 
     def _refuse(self, value: Any, error: str) -> NoReturn:
+        """Raise the error that names field, value and limit.
+
+        ``error`` is the text of msgspec's error about ``value``.
+        """
         matched = _WHERE.fullmatch(error)
         assert matched is not None
         what, where = matched.group(1), matched.group(2) or ''

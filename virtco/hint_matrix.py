@@ -171,6 +171,7 @@ class _Reader:
                              '{"pattern": ...} or a list of named matrices')
 
     def _dense(self, field: str, rows: list[Any]) -> _Matrix:
+        """Read a matrix given as a list of rows."""
         n_vms = _count(f'{field} rows', len(rows), self._limits.max_vms)
         flows = []
         for src, row in enumerate(rows):
@@ -184,6 +185,7 @@ class _Reader:
         return _Matrix(field, n_vms, flows)
 
     def _sparse(self, field: str, value: dict[str, Any]) -> _Matrix:
+        """Read a matrix given as a list of flows."""
         _keys(field, value, {'n', 'flows'}, set())
         n_vms = _count(f'{field}.n', value['n'], self._limits.max_vms)
         if not isinstance(value['flows'], list):
@@ -242,6 +244,7 @@ class _Reader:
         return float(value)
 
     def _take(self, field: str, n_flows: int, size_bytes: float) -> None:
+        """Count flows and bytes towards the limits of the group."""
         self._flows += n_flows
         self._bytes += size_bytes
         if self._flows > self._limits.max_flows:

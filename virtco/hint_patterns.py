@@ -75,6 +75,11 @@ def _count_shuffle(counts: dict[str, int]) -> tuple[int, int, int]:
 
 def _count_star(many: str, one: str
                 ) -> Callable[[dict[str, int]], tuple[int, int, int]]:
+    """Build the count of VMs of a pattern with one VM on one side.
+
+    The returned function maps given counts to numbers of senders, receivers
+    and VMs.
+    """
     def count(counts: dict[str, int]) -> tuple[int, int, int]:
         if counts.get(one, 1) != 1:
             raise ValueError(f'{one} of 1')

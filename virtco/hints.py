@@ -292,6 +292,7 @@ def encode_metadata(hint: Hint, text: str = '') -> dict[str, str]:
 
 
 def _checked(values: Any, what: str) -> dict[str, Any]:
+    """Select virtco's keys, and refuse an unknown one among them."""
     if values is not None and not isinstance(values, Mapping):
         hint_matrix.refuse(what, values, 'an object of keys with values')
     found = select(values)

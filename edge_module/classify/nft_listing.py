@@ -177,6 +177,7 @@ class Reader:
         self._maps.setdefault(kind, {})[key] = nft_text.minor(value)
 
     def _read_element(self, element: Any, value: str) -> None:
+        """Take the minor and the counter of one map element."""
         inner = element.get('elem', element)
         parts = (inner.get('val', inner))['concat']
         if tuple(parts) in self._seen:  # the hash table grew meanwhile

@@ -177,6 +177,7 @@ class Hook:
             for name in UNMANAGED[follows])]) + '\n'
 
     def _rule(self, kind: str) -> str:
+        """Return the rule that looks packets of a kind up in their map."""
         ip = 'ip6' if kind.endswith('6') else 'ip'
         port = condition = then = ''
         if kind.startswith('later'):

@@ -95,6 +95,10 @@ def tc_send(messages: list[tuple[int, int, bytes]]) -> list[int]:
 
 def _send_chunk(sock: socket.socket, messages: list[tuple[int, int, bytes]],
                 start: int, failed: list[int]) -> int:
+    """Send some messages at once; return the index after the last.
+
+    Error codes that the kernel answers with are appended to ``failed``.
+    """
     size = 0
     end = start
     while end < len(messages) and (
@@ -134,6 +138,7 @@ def tc_dump(message: tuple[int, int, bytes]) -> list[bytes]:
 
 
 def _dump_once(message: tuple[int, int, bytes]) -> tuple[list[bytes], bool]:
+    """Dump once; also return whether a change interrupted the dump."""
     bodies: list[bytes] = []
     interrupted = False
     protocol, message = _addressed(message)

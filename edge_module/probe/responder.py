@@ -123,6 +123,7 @@ class Responder:
         self._packets.close()
 
     def _run(self) -> None:
+        """Accept senders of packet trains, one at a time."""
         while not self._stop.is_set():
             try:
                 sock, peer = self._listener.accept()
@@ -142,6 +143,7 @@ class Responder:
                     LOG.exception('Packet train of %s failed', peer[0])
 
     def _serve(self, sock: socket.socket) -> None:
+        """Receive an authenticated sender's trains or its transfer."""
         control = protocol.Control(sock, time.monotonic() + _HELLO_S)
         expected, nonces = self._authenticate(control)
         control.deadline_s = time.monotonic() + self._settings.timeout_s

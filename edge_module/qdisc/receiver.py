@@ -66,6 +66,7 @@ class Receiver:
 
     def _ensure_pairs(self, received: tuple[edge_policy.ReceivedPair, ...]
                       ) -> None:
+        """Match the pairs of VMs whose received packets are a coflow's."""
         if len(received) > MOST_PAIRS:
             LOG.warning('%d pairs are received, the first %d are protected',
                         len(received), MOST_PAIRS)

@@ -350,6 +350,7 @@ def _scale(classes: Iterable[edge_policy.CoflowClass], room_bps: float,
 def _coflow_classes(coflow: edge_policy.CoflowClass, link_bps: float,
                     scale: float, settings: model.TreeSettings
                     ) -> Iterable[model.HtbClass]:
+    """Yield a coflow's class, then its children for destinations."""
     turn_bytes = _turn_bytes(coflow.prio, link_bps, settings)
     child_rates = [
         model.whole_bps(max(settings.floor_bps, child.rate_bps) * scale)

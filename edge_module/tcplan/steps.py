@@ -47,6 +47,7 @@ def _depth(tree: Mapping[int, model.HtbClass], minor: int) -> int:
 
 def _leaving(current: Mapping[int, model.HtbClass],
              desired: Mapping[int, model.HtbClass]) -> set[int]:
+    """Find classes that go or move, with all classes below them."""
     leaving = {minor for minor, have in current.items()
                if minor not in desired
                or desired[minor].parent != have.parent}

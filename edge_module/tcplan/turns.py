@@ -70,6 +70,7 @@ class PortTurns:
         return changed
 
     def _turn(self, minor: int, since: model.Counts, now_s: float) -> float:
+        """Return a port's part of a turn, by its frame size and losses."""
         if since.drops > _FLOOD_LOSS * (since.sent_packets + since.drops):
             self._floods_until_s[minor] = now_s + _FLOOD_S
         frame_bytes = since.sent_bytes / max(1.0, since.sent_packets)

@@ -145,6 +145,7 @@ class Readings:
 
     def _rates(self, basis: Basis, estimator: constant.Estimator | None
                ) -> tuple[Matrix, constant.Constant | None]:
+        """Return each pair's rate on a basis, and its constant component."""
         if not self.rates_bps.size:
             return np.zeros(len(self.ends)), None
         if basis is Basis.RAW:

@@ -39,6 +39,7 @@ class Front:
                                 ('Retry-After', '1'))
 
     def _answer(self, environ: dict[str, Any]) -> tuple[str, Any]:
+        """Answer a request that comes while the API is loading."""
         path = environ.get('PATH_INFO', '')
         if path == '/health':
             return _UNAVAILABLE, self._startup.document()

@@ -66,6 +66,7 @@ def _item(kind: Any) -> Any:
 
 
 def _method(operation: operation_wire.Operation[Any]) -> Callable[..., Any]:
+    """Build the proxy's method that sends an operation."""
     answer: Any = operation.answer
     item = _item(answer)
 

@@ -102,6 +102,7 @@ def _silent_in_mariadb(silent_s: int) -> str:
 
 
 def _statements(dialect: str, lock_s: float) -> list[str]:
+    """List the statements that limit locks and idle transactions."""
     if dialect == 'postgresql':
         return [f"SET lock_timeout = '{lock_s:.0f}s'",
                 "SET idle_in_transaction_session_timeout = "

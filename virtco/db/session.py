@@ -128,6 +128,7 @@ class Database:
 
     @contextlib.contextmanager
     def _turn(self, limit_s: float) -> Iterator[None]:
+        """Let one writer of this process use SQLite at a time."""
         if not self.is_sqlite:
             yield
             return

@@ -127,6 +127,7 @@ class Checks:
         self._stopped = True
 
     def _work(self) -> None:
+        """Carry out the waiting checks, one after another, then end."""
         while True:
             with self._lock:
                 if self._stopped or not self._waiting:
@@ -158,6 +159,7 @@ class Checks:
                            seconds=time.monotonic() - began_s)
 
     def _run(self, check: Check) -> None:
+        """Measure the rounds of a check, and judge hosts and uplinks."""
         hosts, now_s = check.now.hosts, self._clock()
         tree = self._live.wire_tree(now_s)
         leaf_of = {host: tree.leaf_of[host] for host in hosts
@@ -183,6 +185,7 @@ class Checks:
                        check.now.findings)
 
     def _discover(self, check: Check) -> None:
+        """Measure mixed rounds, and infer the network's tree from them."""
         hosts = check.now.hosts
         mixed = discovery.mixed_rounds(hosts)
         check.note(n_rounds=sum(map(len, mixed)))
@@ -210,6 +213,7 @@ class Checks:
 
     def _round(self, check: Check, number: int, planned: preflight.Round
                ) -> list[preflight.Reading]:
+        """Measure a planned round; return the readings that came."""
         if planned.loaded:
             found = self._together(check, planned.pairs, rounds.CHECK)
         else:
@@ -237,6 +241,7 @@ class Checks:
     def _measure(self, check: Check, pairs: Sequence[rounds.Pair],
                  transfer: rounds.Transfer | None = None
                  ) -> dict[rounds.Pair, reports.Measurement]:
+        """Order the pairs' trains or transfers, and wait for the results."""
         ordered = self._prober.order(pairs, transfer)
         self._wait(self._prober.is_idle, 0.0 if transfer is None
                    else probes.START_S + transfer.most_s)

@@ -123,6 +123,7 @@ class Loop(threading.Thread):
             self._is_blind = False
 
     def _note_end(self, coflow: summary.Status) -> None:
+        """Count and log a coflow's end, compared with its plan."""
         self._metrics.coflow_ends.inc()
         if self._settings.is_shadow:
             note_shadow(coflow, self._metrics)

@@ -143,6 +143,7 @@ class Orders:
 
     def _add(self, kind: str, order_id: str, document: Any, expires_s: float,
              most_live: int) -> None:
+        """Store an order; carry it out at once if this process leads."""
         now_s = self._clock()
         self._database.retried(lambda session: db_orders.add(
             session, models.Order(
@@ -255,6 +256,7 @@ class Orders:
             self._write()
 
     def _take_up(self, row: models.Order) -> None:
+        """Begin to carry out a stored order, or refuse it with a reason."""
         document = json.loads(row.document)
         try:
             if self._is_expired(row):
@@ -279,6 +281,7 @@ class Orders:
             db_orders.FAILED, document | {'why': why}))
 
     def _write(self) -> None:
+        """Store the states of orders that changed, and the schedule's."""
         changed = {}
         for order_id, one in self._taken.items():
             state, document = one.seen()

@@ -211,6 +211,7 @@ class Prober:
 
     def _ordered(self, found: Measurable, pair: tuple[str, str],
                  transfer: rounds.Transfer | None, now_s: float) -> _Train:
+        """Build the train of an ordered pair; a transfer starts at a time."""
         train = _Train(pair, found.targets[pair[1]], now_s + TIMEOUT_S)
         if transfer is not None:
             train.order = {
@@ -276,6 +277,7 @@ class Prober:
         del self._trains[src], self._expected[dst]
 
     def _plan(self, now_s: float) -> schedule.Schedule:
+        """Return the schedule, built at first from the readings' ages."""
         if self._schedule is None:
             conf = self._conf
             self._schedule = schedule.Schedule(schedule.Rules(
@@ -317,6 +319,7 @@ class Prober:
 
     def _begin_asked(self, plan: schedule.Schedule, found: Measurable,
                      now_s: float) -> None:
+        """Begin trains that operators asked for, on hosts that are free."""
         free = found.targets.keys() - self._trains.keys() - (
             self._expected.keys())
         self._asked = [one for one in self._asked if not one.is_done()]

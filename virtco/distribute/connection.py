@@ -279,6 +279,10 @@ class Connection(asyncio.Protocol):
             self._greet(payload)
 
     def _greet(self, payload: bytes) -> None:
+        """Check the first message, and seat its edge module or peer.
+
+        A process that does not lead refuses it and names the leader.
+        """
         leader = self._hub.doors.elsewhere()
         if leader is not None:
             self.refuse(why_not_here(leader), leader)
@@ -294,6 +298,7 @@ class Connection(asyncio.Protocol):
         self._hub.opened(self.seat, hello)
 
     def _join(self, hello: messages.Peer) -> None:
+        """Admit a relay or another process by its ticket."""
         session.check(hello, self._hub.doors.epoch())
         key = self._hub.doors.peer_key()
         if not key or not tickets.is_same(tickets.of_peer(key, hello.name),

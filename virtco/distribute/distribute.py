@@ -126,6 +126,7 @@ class Distribute:
     # Answers to edge modules and peers.
 
     def _doors(self) -> server.Doors:
+        """Return the functions by which the server reaches other rooms."""
         return server.Doors(
             epoch=lambda: self._epoch or 0, is_led=self._leads.is_current,
             elsewhere=self._elsewhere, ticket_key=self._ticket_key,
@@ -168,6 +169,7 @@ class Distribute:
             self._state.measured(measurement)
 
     def _told(self, name: str, message: messages.PeerSaid) -> None:
+        """Pass a peer's message on to the room that it concerns."""
         match message:
             case messages.Here():
                 self._leads.peers.said(name, message.has_database,

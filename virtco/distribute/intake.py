@@ -107,6 +107,7 @@ class Intake(threading.Thread):
             self._attempt(work, said)
 
     def _attempt(self, work: Callable[..., None], *args: Any) -> None:
+        """Run work on a report; log the first failure and the recovery."""
         try:
             work(*args)
         except Exception as error:

@@ -243,6 +243,7 @@ class Upstream(server.LoopThread):
                 messages.Here(self._looks.has_database())))
 
     def _hear(self, payload: bytes, writer: asyncio.StreamWriter) -> None:
+        """Act on one frame of the leader."""
         if frames.is_enveloped(payload):
             self._doors.took(*frames.opened(payload))
             return

@@ -102,6 +102,7 @@ class Auditor(threading.Thread):
             left_s -= pause_s
 
     def _outcome(self, work: Callable[[], int]) -> str:
+        """Run a comparison, log its failure, and return how it ended."""
         try:
             work()
         except exception.NovaUnavailable as error:
@@ -157,6 +158,7 @@ class Auditor(threading.Thread):
 
     def _each_project(self, vms: list[Believed], wrong: Callable[
             [str, list[Believed]], Repairs]) -> int:
+        """Repair differences project by project; return their number."""
         n_repaired = 0
         self._policies_bps = None
         for project_id, of_project in itertools.groupby(
@@ -173,6 +175,7 @@ class Auditor(threading.Thread):
                     for row in db_groups.living_vms(session)]
 
     def _repair(self, wrong: Repairs) -> int:
+        """Apply changes that no notification told of; return their number."""
         # A VM that a notification changed meanwhile is newer than Nova's list.
         unchanged = set(self._believed()) if wrong else set()
         n_repaired = 0

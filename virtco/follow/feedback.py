@@ -108,6 +108,7 @@ class Feedback:
 
 def _values(group: models.Group, member: models.Member,
             coflows: 'list[models.Coflow] | tuple[()]') -> dict[str, str]:
+    """Return the metadata that tell a server's owner of its group."""
     found = {'virtco.group': group.name, 'virtco.row': str(member.row_index)}
     for name, times in (
             ('virtco.planned_cct_s', [c.cct_s for c in coflows]),

@@ -187,6 +187,7 @@ def _by_row(project_id: str, hint: hints.Hint,
 
 def _write(session: orm.Session, chunk: Sequence[_Group], now_s: float,
            outcome: Outcome) -> list[new_groups.Rows]:
+    """Insert a chunk of groups with members and coflows."""
     db_groups.advance(session.connection())
     found = _rows(session, chunk, now_s, outcome)
     if found:
@@ -219,6 +220,7 @@ def _rows(session: orm.Session, chunk: Sequence[_Group], now_s: float,
 
 def _made(session: orm.Session, project_id: str, hint: hints.Hint,
           servers: dict[int, Server], now_s: float) -> new_groups.Rows:
+    """Build the rows of a group from its hint and its present servers."""
     group, members, coflows = new_groups.new_group(
         session, project_id, hint, hint.coflows, now_s)
     group.why = 'rebuilt from Nova'

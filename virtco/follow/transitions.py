@@ -147,6 +147,7 @@ class Transitions:
 
     def _leave_host(self, session: orm.Session, member: models.Member,
                     at_s: float | None) -> None:
+        """Release a member's room on its host, also in others' bookings."""
         if (member.host is not None
                 and member.state == states.MemberState.RUNNING
                 and (member.placed_at is None
@@ -193,6 +194,10 @@ class Transitions:
         return self._database.as_leader(self._expire)
 
     def _expire(self, session: orm.Session) -> list[str]:
+        """Free the hosts of reservations that were not built in time.
+
+        Returns the ids of their groups.
+        """
         db_groups.advance(session.connection())
         bookings.settle_expired(session, self._clock())
         members = db_groups.expired(session, self._clock())

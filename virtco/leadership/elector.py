@@ -174,6 +174,7 @@ class Elector:
             self._was_halted = False
 
     def _beat(self, epoch: int) -> None:
+        """Write the leader's beat, which fails when another process leads."""
         began_s = self._clock()
         with self._database.writer() as session:
             leader.beat(session, epoch)
@@ -181,6 +182,7 @@ class Elector:
         self.peers.written()
 
     def _look(self) -> None:
+        """Read who leads; take over when its beat has stood still for long."""
         began_s = self._clock()
         with self._database.reader() as session:
             seen = leader.current(session)
@@ -197,6 +199,7 @@ class Elector:
             self._take_over(seen)
 
     def _patience_s(self, seen: leader.Seen, lock: locks.Lock) -> float:
+        """Return how long a beat must stand still before a takeover."""
         if not lock.is_held():
             return self._lease_s
         # A leader that stopped in order has left no name, and a lock on a file
@@ -205,6 +208,7 @@ class Elector:
         return 0.0 if at_once else self._lease_s / 2
 
     def _take_over(self, seen: leader.Seen) -> None:
+        """Become leader in a new epoch unless another process was faster."""
         began_s = self._clock()
         with self._database.writer() as session:
             epoch = leader.take_over(session, seen, locks.name_of_process(),

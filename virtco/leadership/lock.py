@@ -144,6 +144,7 @@ class Lock:
         return self.is_held()
 
     def _make(self) -> Any:
+        """Create tooz's coordinator for the configured URL."""
         # Nothing here uses it, and tooz's libraries load it if it is there.
         sys.modules.setdefault('eventlet', None)  # type: ignore[arg-type]
         import tooz
@@ -192,6 +193,7 @@ class Lock:
         return True
 
     def _forget(self) -> None:
+        """Give up lock and connection, whatever their state is."""
         lock: Any = self._lock
         self._lock = None
         coordinator, self._coordinator = self._coordinator, None

@@ -236,6 +236,7 @@ def since_change(snapshots: npt.ArrayLike, threshold: float) -> Matrix:
 
 
 def _by_rpca(snapshots: Matrix) -> Matrix:
+    """Return the rates of RPCA's constant component, per pair."""
     known = np.isfinite(snapshots)
     seen = known.any(axis=0)
     rates = np.full(snapshots.shape[1], np.nan)

@@ -236,6 +236,7 @@ def _uplinks(found: Sequence[Branch],
              links_bps: Mapping[str, tuple[float, float]],
              loaded: Iterable[tuple[Load, Mapping[Pair, float]]]
              ) -> dict[str, tree.Uplink]:
+    """Compute each branch's uplink from the loads measured on it."""
     by_way: dict[tuple[str, bool], dict[str, list[tuple[float, float]]]] = {}
     for load, rates_bps in loaded:
         if all(pair in rates_bps for pair in load.pairs):

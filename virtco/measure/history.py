@@ -93,6 +93,7 @@ class History:
              for pair in kept], np.int64).reshape(-1, 2)
 
     def _new_row(self, pair: Pair) -> int:
+        """Add a row for a pair, and grow the arrays if they are full."""
         row = len(self.row_of)
         if row == len(self._ends):
             more = max(_GROWTH, row)

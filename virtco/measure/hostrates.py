@@ -128,6 +128,7 @@ class Readings:
 
     def _put(self, way: _Way, host: str, peer: str, pair: history.Reading
              ) -> None:
+        """Store a reading, and mark the sides whose rate it may change."""
         by_peer = self._by_peer[way].setdefault(host, {})
         replaced = by_peer.get(peer)
         by_peer[peer] = pair

@@ -143,6 +143,7 @@ def _finding(kind: Kind, subject: str, rate_bps: float, expected_bps: float,
 def _hosts(planned: Sequence[Round], readings: Sequence[Reading],
            nominal_bps: Mapping[str, tuple[float, float]],
            leaf_of: Mapping[str, str]) -> list[wire.Finding]:
+    """Judge the hosts' own links by their best readings in lone rounds."""
     sides: dict[tuple[str, Kind], list[Reading]] = {}
     for one in readings:
         if not planned[one.number].loaded:

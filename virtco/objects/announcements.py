@@ -74,6 +74,7 @@ class Announcements:
     def _save(self, session: orm.Session, group: models.Group,
               matrices: Sequence[coflow_model.Coflow], expires_s: float
               ) -> list[str]:
+        """Store announced coflows of a group; return their ids."""
         if matrices[0].n_vms != group.n_vms:
             raise exception.HintInvalid(
                 field='tm', value=f'{matrices[0].n_vms} rows',

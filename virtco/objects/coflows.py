@@ -85,6 +85,7 @@ class Coflows:
               coflows: Sequence[models.Coflow],
               statuses: Mapping[str, summary.Status]
               ) -> list[wire.Coflow]:
+        """Show stored coflows with the state that is in memory only."""
         group_ids = {c.group_id for c in coflows if c.group_id}
         groups = db_groups.by_id(session, models.Group.id.in_(group_ids))
         hosts = db_groups.hosts_by_group(session, group_ids)

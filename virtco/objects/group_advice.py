@@ -170,6 +170,7 @@ class Advice:
         return [volumes], functools.partial(mappings.advise, volumes)
 
     def _group(self, project_id: str | None, group: str) -> _Group:
+        """Read a group for advice; refuse one with a VM without a host."""
         with self._state.database.reader() as session:
             stored = db_groups.only_living(session, project_id, group)
             members = db_groups.members(session, stored.id)

@@ -125,6 +125,10 @@ class Adviser:
     def _move_of(self, group: _Group,
                  free: dict[str, booking.Vector],
                  budget: budgets.Budget) -> wire.Move | None:
+        """Find the best move of one VM of a group; None if none pays.
+
+        The move is taken from ``free``, so that the next group sees it.
+        """
         members = sorted((
             m for m in group.members if m.host is not None
             and m.state == states.MemberState.RUNNING),

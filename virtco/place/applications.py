@@ -56,6 +56,7 @@ def matrices(session: orm.Session, project_id: str, hint: hints.Hint,
 
 def _unknown(hint: hints.Hint, n_vms: int, limits: hints.Limits, why: str
              ) -> tuple[tuple[coflow_model.Coflow, ...], Notes]:
+    """Build a matrix of guesses for an application not known yet."""
     most = min(MOST_UNKNOWN_VMS, limits.max_vms)
     n_flows = n_vms * (n_vms - 1)
     if n_vms > most or n_flows > limits.max_flows:

@@ -95,6 +95,7 @@ class Commit:
                                      strict=True)])
 
     def _update(self) -> None:
+        """Write the new plan of a group that exists already."""
         view, session = self._view, self._session
         for member, values in self._plans():
             session.execute(_vacant(member).values(**values))

@@ -192,6 +192,7 @@ class Placer:
 
     def _planned(self, question: Question, view: membership.View,
                  deadline: deadlines.Deadline) -> wire.Answer:
+        """Plan for a question, commit the plan, and build the answer."""
         request = question.request
         solution = self._planning.solution(request, view, deadline)
         if solution is None:
@@ -258,6 +259,7 @@ class Placer:
     def _ignored(self, request: wire.Placement, fingerprint: str,
                  error: exception.HintInvalid, deadline: deadlines.Deadline
                  ) -> wire.Answer:
+        """Store and return the answer to a hint that cannot be used."""
         deadline.enter('commit')
         with self._database.writer() as session:
             stored, is_known = _stored(session, request, fingerprint)
@@ -318,6 +320,7 @@ def _stored(session: orm.Session, request: wire.Placement,
 def _answer(request: wire.Placement, view: membership.View,
             plan: snapshot.Plan, rows: tuple[int, ...],
             ranked: tuple[snapshot.RankedHost, ...]) -> wire.Answer:
+    """Build the answer to Nova: the planned host first, then the others."""
     hosts = dict(zip(rows, plan.hosts))
     chosen = hosts[view.member.row_index]
     offered = set(requests.host_names(request))

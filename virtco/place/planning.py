@@ -112,6 +112,7 @@ class Planning:
 
     def _question(self, request: wire.Placement,
                   view: membership.View) -> problem_builder.Question:
+        """Collect the input of a plan: members, room, rates and loads."""
         members = tuple(self._member(request, view, member)
                         for member in view.members)
         free = self._open_hosts(view)
@@ -155,6 +156,7 @@ class Planning:
 
     def _member(self, request: wire.Placement, view: membership.View,
                 member: models.Member) -> problem_builder.Member:
+        """Describe a member to the planner; one with a VM stays in place."""
         own = member is view.member
         has_vm = member.instance_uuid is not None and not own
         return problem_builder.Member(

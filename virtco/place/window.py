@@ -147,6 +147,7 @@ class Window:
                    - self._pace.expected_s('rank', 'commit'))
 
     def _plan(self, group: _Round) -> None:
+        """Plan a round's groups together, or note why each goes alone."""
         entries = group.entries
         if len(entries) == 1:
             group.outcome = 'alone'

@@ -102,6 +102,7 @@ def learn(launches: Sequence[Launch], n_vms: int) -> Learned | None:
 
 
 def _mean(launches: Sequence[Launch]) -> Learned | None:
+    """Average the bytes per pair over launches of one size."""
     n_vms = launches[0].n_vms
     found: dict[pairs.Pair, list[float]] = {}
     for launch in launches:
@@ -172,6 +173,7 @@ def _candidates(n_vms: int, flows: set[pairs.Pair]) -> list[dict[str, Any]]:
 
 def _scaled(pattern: Pattern, n_vms: int, launches: Sequence[Launch]
             ) -> Learned:
+    """Scale a recognised pattern to another number of VMs."""
     spec = dict(pattern.spec)
     if pattern.name == 'shuffle':
         share = spec['senders'] / pattern.n_vms

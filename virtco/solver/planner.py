@@ -136,6 +136,7 @@ def _judged(problem: snapshot.PlacementProblem, task: states.Task,
 
 def _baseline(problem: snapshot.PlacementProblem,
               planner: str, task: states.Task) -> snapshot.Plan:
+    """Plan by one of the rules to compare with, with a bound."""
     budget = task.budget
     whole = _read(problem, budget)
     inst = whole.instance()

@@ -314,6 +314,7 @@ class HostCounters:
 
     def _coflow_deltas(self, counter: reports.CoflowCounters
                        ) -> Iterator[Delta]:
+        """Yield the new bytes of a coflow per destination, then the rest."""
         coflow_id = counter.coflow_id
         rest_bytes = self._step(coflow_id, counter.sent_bytes)
         for one in counter.destinations:

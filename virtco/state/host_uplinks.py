@@ -109,6 +109,7 @@ class HostUplinks:
 
     def _uplink(self, name: str, estimate: measured_rates.Estimate,
                 now_s: float) -> snapshots.Host:
+        """Combine a host's reported link and its measured rate."""
         state, rate = self._hosts[name], estimate.hosts.get(name)
         found = self.capacities[name] = uplink_rates.of_host(
             state.report.link, rate, self._rules, estimate.at_s, now_s)

@@ -203,6 +203,7 @@ class Tracked:
         return tuple(found)
 
     def _table_of(self, addresses: Addresses) -> coflow_table.TableCoflow:
+        """Build the flows between hosts, with the addresses of their VMs."""
         route = self.route
         flows = []
         for i in route.crossing.tolist():

@@ -90,6 +90,7 @@ class Groups:
         self.coflows[stored.id] = tracked
 
     def _index(self) -> None:
+        """Build the look-ups by instance and by group again."""
         self._group_of = {
             member.instance_uuid: group_id
             for group_id, members in self._members.items()

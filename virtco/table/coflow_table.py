@@ -114,6 +114,7 @@ class TableCoflow:
         return made[1]
 
     def _make(self, host: str, minors: Mapping[str, int]) -> Entries:
+        """Build the flow entries of a host for the classes that it has."""
         entries: Entries = {}
         for flow in self.flows[host]:
             if flow.dst_host not in minors:

@@ -92,6 +92,7 @@ class HostPolicy:
             received=tuple(self.layout.received()), unmanaged=self.unmanaged)
 
     def _classes(self) -> list[edge_policy.CoflowClass]:
+        """Build the coflows' classes with their children."""
         layout = self.layout
         left = np.bincount(layout.class_of, self.left_bytes,
                            len(layout.classes))[layout.class_of]

@@ -242,6 +242,7 @@ def _lay_out_one(host: str, senders: layout.Coflows,
                  minors: coflow_table.Minors | None,
                  ranks: Mapping[str, int], now_s: float, grace_s: float,
                  protect: bool) -> layout.Layout:
+    """Lay out one host, with class numbers in the order of ranks."""
     if minors is not None:
         # Where minors run out, the first coflows have some.
         minors = minors.assign(coflow_table.wanted_keys(host, sorted(

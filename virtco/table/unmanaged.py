@@ -95,6 +95,7 @@ def limits(left_bps: Mapping[str, float], senders: Mapping[str, Sender]
 
 def _of_sender(sender: Sender, rates: Mapping[str, float],
                is_needed: bool, flooding: int) -> edge_policy.Unmanaged:
+    """Build the limits of one sender's unmanaged traffic."""
     slots = _slots(sender.slots, rates)
     places = collections.Counter(
         mac for macs in sender.macs.values() for mac in macs)

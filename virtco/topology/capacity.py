@@ -46,6 +46,7 @@ def count(plane: tree.Plane, level: str, demand: Mapping[str, float],
 def _domain(node: tree.Node, needed: Mapping[str, float],
             free: Mapping[str, Mapping[str, float]], sizes: Sequence[int]
             ) -> wire.Domain:
+    """Count the VMs and groups that fit below a switch."""
     offered = [free[host] for host in node.all_hosts() if host in free]
     per_resource = {name: [int(max(0.0, left.get(name, 0.0)) // amount)
                            for left in offered]

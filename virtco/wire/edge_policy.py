@@ -216,6 +216,7 @@ def _checked(policy: EdgePolicy) -> EdgePolicy:
 
 
 def _shortened(pairs: Iterable[_Pair], field: str) -> Iterator[_Pair]:
+    """Check addresses, and write each in its shortest form."""
     for position, pair in enumerate(pairs):
         ends = {}
         for name in ('src_ip', 'dst_ip'):

@@ -76,6 +76,7 @@ class Reader:
         return self._cut()
 
     def _cut(self) -> Iterator[bytes]:
+        """Yield the complete frames of the buffer, and remove them."""
         buffer = self._buffer
         start = 0
         try:

@@ -55,6 +55,7 @@ def _current() -> layouts.Layout:
 
 
 def _up(args: argparse.Namespace, out: console.Console) -> int:
+    """Start a keeper in the background, and follow its progress."""
     if _is_up(layouts.load()):
         out.print('A cloud is up already; tools/cloud down ends it.')
         return 1
@@ -100,6 +101,7 @@ def _follow(child: 'subprocess.Popen[bytes]', out: console.Console,
 
 
 def _down(args: argparse.Namespace, out: console.Console) -> int:
+    """End the keeper, and remove all that is left of its cloud."""
     layout = layouts.load()
     if layout is None:
         out.print('No cloud is up.')
@@ -129,6 +131,7 @@ def _run(layout: layouts.Layout, namespace: str, user: str,
 
 
 def _exec(args: argparse.Namespace, out: console.Console) -> int:
+    """Run a command in the control namespace as a user of the cloud."""
     layout = _current()
     argv = ([] if args.action == 'exec' else [args.action]) + args.words
     if not argv:
@@ -141,6 +144,7 @@ def _exec(args: argparse.Namespace, out: console.Console) -> int:
 
 
 def _vm(args: argparse.Namespace, out: console.Console) -> int:
+    """Run a command in the namespace of a VM."""
     layout = _current()
     if not args.words:
         out.print('vm: name a command')

@@ -64,6 +64,7 @@ class NamespaceDriver(fake.MediumFakeDriver):
                                                   **kwargs)
 
     def _plug(self, uuid: str, network_info: Any) -> None:
+        """Make the namespace of a VM, and plug its ports into the switch."""
         vm = self._layout.vm_namespace(uuid)
         switch = self._layout.namespace(self._name)
         if os.path.exists(f'/run/netns/{vm}'):

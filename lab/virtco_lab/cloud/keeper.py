@@ -108,6 +108,7 @@ class Keeper:
                 one.wait_up()
 
     def _network(self) -> None:
+        """Build the network, and enter the control namespace."""
         home = self.layout.home
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir(mode=0o755)
@@ -119,6 +120,7 @@ class Keeper:
         tls.make(home / 'tls', self.layout.address)
 
     def _stores(self) -> None:
+        """Start database, broker and etcd, and create the databases."""
         database, broker = services.MariaDB(
             self.layout.home / 'mariadb'), services.RabbitMQ(
             self.layout.home / 'rabbitmq')
@@ -130,6 +132,7 @@ class Keeper:
         self._broker = broker.url
 
     def _schemas(self) -> None:
+        """Write all configuration files, and create the schemas."""
         write, urls = self._write, self._urls
         layout, broker = self.layout, self._broker
         write('keystone', configs.keystone(layout, urls['keystone']))
@@ -171,6 +174,7 @@ class Keeper:
         accounts.add_accounts(self.layout)
 
     def _openstack(self) -> None:
+        """Start the APIs of OpenStack, Nova's conductor and its scheduler."""
         config = {name: str(self.layout.config(name))
                   for name in ('placement', 'glance', 'neutron', 'nova')}
         # Glance looks for files of these names in its directory.
@@ -215,6 +219,7 @@ class Keeper:
             str(path), os.environ.get('PYTHONPATH')]))
 
     def _controllers(self) -> None:
+        """Start the controllers and the load balancer in front of them."""
         layout = self.layout
         self._launch([daemons.Http(
             layout, f'controller{number}',
@@ -228,6 +233,8 @@ class Keeper:
             layout, 'haproxy', ['/usr/sbin/haproxy', '-db', '-f', str(path)])])
 
     def _hypervisors(self) -> None:
+        """Start nova-compute and virtco-edge per host; wait until all are up.
+        """
         layout = self.layout
         started: list[service.Service] = []
         for host in layout.computes:

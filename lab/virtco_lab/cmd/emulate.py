@@ -270,6 +270,7 @@ def _clean(_arguments: argparse.Namespace) -> int:
 
 
 def _rate(text: str) -> float:
+    """Parse a rate with a unit, within the limits of the testbed."""
     if re.fullmatch(r'\s*[0-9]+\s*', text):
         raise argparse.ArgumentTypeError(exception.expected(
             f'a rate with a unit, such as {text.strip()}Mbit', repr(text)))

@@ -166,6 +166,7 @@ def _chosen(args: argparse.Namespace, trace: pathlib.Path | None
 
 
 def _names(args: argparse.Namespace) -> tuple[str, ...]:
+    """Name the figures that the arguments choose."""
     if args.only and args.figure != 'all':
         raise exception.Invalid(field='--only', value=','.join(args.only),
                                 limit='nothing without the figure "all"')

@@ -281,6 +281,7 @@ def _once(testbed: testbed_module.Testbed, cell: cases.Cell,
 def _made(cell: cases.Cell, name: str, seed: int, scale: cases.Scale,
           simulated_s: float, stretch: float, found: results.SchemeResult,
           expected_s: Sequence[float]) -> Run:
+    """Build the record of a run, scaled to the paper's bytes."""
     # A coflow that stayed inside of a host has no time in the model.
     pairs = [(row.name, expected / stretch,
               row.measured_s / stretch if expected > 0 else 0.0)

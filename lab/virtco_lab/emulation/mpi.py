@@ -205,6 +205,7 @@ def _message(size_bytes: int, rates_bps: Matrix) -> trees.Message:
 
 def _mappings(volumes: Matrix, rates_bps: Matrix, truth_bps: Matrix
               ) -> dict[str, Plan]:
+    """Build the plans of an exchange, with their times by true rates."""
     def paths(one: Matrix) -> mappings.Paths:
         return mappings.Paths(one, np.full(one.shape, _SEGMENT_S),
                               np.arange(len(one)))
@@ -250,6 +251,7 @@ FIGURES: dict[str, extent.Figure] = {'rpca-mpi': figure}
 
 def _seed(mesh: mesh_module.Mesh, seed: int, options: extent.Options,
           display: displays.Display) -> Found:
+    """Draw a cloud, and run all plans of all operations in it."""
     rng = np.random.default_rng([seed, 50, 17])
     cloud = clouds.Cloud(N_HOSTS, DYNAMICS, rng)
     by_name = broadcast.calibrated(mesh, cloud, options, _READING_S)

@@ -226,6 +226,7 @@ class Cloud(integrated_helpers._IntegratedTestBase):
         return self._serve(as_admin, listen, port)
 
     def _serve(self, app: Any, listen: str, port: int) -> str:
+        """Serve an application on a thread; return its URL."""
         server = waitress.create_server(app, threads=API_THREADS,
                                         host=listen, port=port)
 

@@ -65,6 +65,7 @@ class Racks:
                    if link['ifname'].startswith(('up', 'down')))
 
     def _build(self) -> None:
+        """Make the namespaces, racks and links, and shape each link."""
         fabric = self.namespace('fabric')
         for name in ('fabric', *self.vms):
             namespaces.create(self.namespace(name))

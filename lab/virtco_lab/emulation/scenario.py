@@ -163,6 +163,7 @@ def _few_applications() -> list[workloads.Application]:
 
 def _application(rng: np.random.Generator, row: workloads.Application,
                  n_vms: int) -> coflow_model.Coflow:
+    """Draw a coflow by the paper's application, for fewer VMs."""
     mappers = n_vms // 2
     n_flows = (mappers * (n_vms - mappers) if row.shuffle
                else n_vms * (n_vms - 1))

@@ -397,6 +397,7 @@ def _arcs(problem: snapshot.PlacementProblem, node_of_vm: np.ndarray
 
 
 def _assemble(whole: Prepared, keep: np.ndarray) -> Instance:
+    """Build the arrays of the kept hosts; the others set a floor only."""
     problem, fabric, running = whole.problem, whole.fabric, whole.running
     m_all, m = len(problem.hosts), len(keep)
     position = np.full(m_all + 1, -1, dtype=np.int64)

@@ -256,6 +256,7 @@ class Searcher:
                  levels: Levels, ceiling: np.ndarray | None = None,
                  price_s: np.ndarray | None = None
                  ) -> tuple[kernel.Graph, kernel.State]:
+        """Build the kernel's graph and its state for an assignment."""
         inst, (level, base, floor, weight) = self.inst, levels
         if ceiling is None:
             ceiling = np.full(len(weight), np.inf)
@@ -342,6 +343,7 @@ def _adjacency(inst: instances.Instance) -> tuple[np.ndarray, ...]:
 
 def _state(g: kernel.Graph, assign: np.ndarray, free: np.ndarray,
            generator: np.ndarray) -> dict[str, Any]:
+    """Allocate the kernel's working arrays for an assignment."""
     kk, ports = g.n_levels, g.n_ports
     blocks = -(-ports // BLOCK_PORTS) * kk
 

@@ -328,6 +328,7 @@ def _may_use(vm: cluster.Vm, host: str) -> bool:
 
 def _lack(inst: instances.Instance, need: np.ndarray, free: np.ndarray,
           r: int) -> str:
+    """Explain why resource r of a host does not hold a VM."""
     if r >= len(need) - len(inst.sharing):
         return 'no share of its group is left below that switch'
     if r >= len(inst.problem.resources):

@@ -186,6 +186,7 @@ class Pool:
 
 def _classes(inst: instances.Instance, apart: np.ndarray
              ) -> list[HostClass]:
+    """Group hosts that no set of VMs can tell apart."""
     result = []
     for hosts in inst.alike(apart.T):
         host = hosts[0]

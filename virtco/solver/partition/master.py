@@ -155,6 +155,7 @@ class Master:
         return np.flatnonzero(possible)
 
     def _matrix(self, chosen: np.ndarray) -> 'scipy.sparse.csc_array':
+        """Build the constraint matrix of the chosen sets."""
         members = self.pool.members[chosen]
         of_class = self.pool.of_class[chosen]
         which, nodes = np.nonzero(members)

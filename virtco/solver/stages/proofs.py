@@ -115,6 +115,7 @@ def narrow(state: states.State, upper_s: float, budget: budgets.Budget
 
 def _begun(state: states.State, upper_s: float, budget: budgets.Budget
            ) -> setpartition.Partition | None:
+    """Return the set partition, set up once; None without time for it."""
     cells = state.inst.n_nodes * state.inst.n_hosts
     if state.partition is None:
         if not budget.holds(LEAST_UNITS * cells):

@@ -82,6 +82,7 @@ def grown(plane: str, switches: Sequence[Switch]) -> tuple[tree.Node, ...]:
 
 def _adopt(plane: str, switch: Switch, child: str,
            by_name: dict[str, Switch], parent_of: dict[str, str]) -> None:
+    """Note a switch's child; refuse an unknown child or a second parent."""
     field = f'plane {plane}, switch {switch.name}: children'
     if child not in by_name:
         raise laws.Wrong(switch.path, field, child,

@@ -96,6 +96,7 @@ def running(connections: Sequence[Connection]) -> Iterator[float]:
 
 
 def _pair(one: Connection) -> tuple[socket.socket, socket.socket]:
+    """Connect two hosts; return both ends, which do not block."""
     listener = namespaces.call(one.dst_namespace, lambda: socket.create_server(
         (one.dst_address, 0)))
     with listener:

@@ -89,6 +89,7 @@ class Bed:
         self._start(vm, port.namespace, port.address)
 
     def _start(self, name: str, namespace: str, address: str) -> None:
+        """Start a host's threads and its responder to measurements."""
         self._pools[name] = self._stack.enter_context(
             namespaces.executor(namespace, _THREADS))
 

@@ -91,6 +91,7 @@ def figure9(options: extent.Options, display: displays.Display
 
 
 def _unmet(times: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
+    """List the expectations that the measured times do not meet."""
     found = [f'{name}: {measured_s:.2f} s measured, {expected_s:.2f} '
              'expected' for name, (expected_s, measured_s) in times.items()
              if abs(measured_s / expected_s - 1) > TOLERANCE]
@@ -136,6 +137,7 @@ def _rates_bps(bed: beds.Bed) -> dict[Pair, float]:
 def _problem(rates_bps: Mapping[Pair, float],
              sizes: Mapping[tuple[int, int], int]
              ) -> snapshot.PlacementProblem:
+    """Build the placement problem of Choreo's example."""
     # Paths limit the machines, their own links never do.
     link_bps = sum(rates_bps.values())
     return snapshot.PlacementProblem(

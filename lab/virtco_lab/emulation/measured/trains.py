@@ -79,6 +79,7 @@ def figure6(options: extent.Options, display: displays.Display
 
 def _try(bed: beds.Bed, kind: str, settings: Sequence[calibration.Setting],
          ours: Found, theirs: Found, display: displays.Display) -> None:
+    """Measure the errors of train settings against bulk transfers."""
     paths = [(f'h{2 * n}', f'h{2 * n + 1}') for n in range(N_PATHS)]
     truth_bps = [bed.bulk(*path, _BULK_S).result().rate_bps
                  for path in paths]
@@ -137,6 +138,7 @@ def pairs90(options: extent.Options, display: displays.Display
 
 
 def _all_pairs(bed: beds.Bed) -> tuple[list[float], int]:
+    """Measure all pairs in rounds: errors in per cent, and failures."""
     setting = calibration.Setting(10, 200)
     errors = []
     n_failed = 0
