@@ -231,6 +231,7 @@ class App:
             self._feedback.start()
 
     def _planned(self, groups: Iterable[str]) -> None:
+        """Read groups again that were planned; have their hosts checked."""
         planned = list(groups)
         self.state.invalidate(planned)
         if self._conf.probe.check_groups == 'always':

@@ -166,6 +166,7 @@ class Decoder(Generic[_T]):
 
     def _options(self, nodes: list[dict[str, Any]]
                  ) -> Iterator[dict[str, Any]]:
+        """Yield schemas and their alternatives, references resolved."""
         for node in nodes:
             if '$ref' in node:
                 name = node['$ref'].rpartition('/')[2]

@@ -88,6 +88,7 @@ def parse_matrix(value: Any, name: str, limits: Limits = Limits()
 
 def _matrices(value: Any, name: str, limits: Limits
               ) -> tuple[coflow_model.Coflow, ...]:
+    """Read one matrix, or a list of named ones."""
     if not (isinstance(value, list) and value and isinstance(value[0], dict)):
         reader = _Reader(limits)
         return (reader.coflow(name, reader.matrix(TM, value)),)
@@ -359,6 +360,7 @@ def _recurrence(field: str, entry: dict[str, Any]) -> dict[str, Any]:
 
 def _ordered(field: str, value: Any, coflow: coflow_model.Coflow
              ) -> coflow_model.Coflow:
+    """Set the order of a coflow, if it can have it."""
     if value not in coflow_model.ORDERS:
         refuse(field, value, f'one of {", ".join(coflow_model.ORDERS)}')
     if value == coflow_model.INTENSITY and not coflow.computes:
@@ -388,6 +390,7 @@ def _rank_hint(field: str, value: Any, n_vms: int
 
 def _keys(field: str, value: Any, required: set[str], optional: set[str]
           ) -> None:
+    """Refuse an object with missing or unknown keys."""
     if not isinstance(value, dict):
         refuse(field, value, 'an object with ' + ', '.join(sorted(required)))
     for key in sorted(required - set(value)):

@@ -382,6 +382,7 @@ def _time_s(text: str) -> float:
 
 
 def _app(values: Mapping[str, Any], limits: Limits) -> App | None:
+    """Read the name of an application, if any."""
     refuses = _flag(APP_REFUSE, values)
     if APP not in values:
         if APP_REFUSE in values:

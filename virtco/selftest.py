@@ -92,6 +92,7 @@ def _of_database(conf: cfg.ConfigOpts) -> Iterator[Problem]:
 
 
 def _of_schema(database: db_session.Database) -> Iterator[Problem]:
+    """Yield problems of the schema's version and of writing."""
     try:
         revision = migration.current(database)
     except exception.DatabaseUnavailable as error:
@@ -234,6 +235,7 @@ def _line(error: Exception) -> str:
 
 def _unreadable(code: str, group: str, paths: Iterable[str]
                 ) -> Iterator[Problem]:
+    """Yield a problem for each file that cannot be read."""
     for path in paths:
         try:
             with open(path, 'rb'):
@@ -277,6 +279,7 @@ def _written(conf: cfg.ConfigOpts) -> dict[str, set[str]]:
 
 def _names(options: Iterable[tuple[Any, Iterable[cfg.Opt]]]
            ) -> dict[str, set[str]]:
+    """Return the names of options by section, deprecated ones, too."""
     found: dict[str, set[str]] = {}
     for group, group_options in options:
         section = str(getattr(group, 'name', group) or 'DEFAULT')

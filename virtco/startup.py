@@ -41,6 +41,7 @@ class Startup:
             done.set()
 
     def _remind(self, what: str, done: threading.Event) -> None:
+        """Log now and then that a step still lasts."""
         started = time.monotonic()
         while not done.wait(STILL_S):
             LOG.info('Still %s, for %.0f s.', what,

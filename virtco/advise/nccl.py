@@ -28,6 +28,7 @@ def volumes(n: int, size_bytes: float) -> tuple[Matrix, Matrix]:
 
 
 def _matrix(n: int, sends: Iterable[tuple[int, int, float]]) -> Matrix:
+    """Add up messages as a matrix of bytes, shape (n, n)."""
     found = np.zeros((n, n))
     for src, dst, size_bytes in sends:
         found[src, dst] += size_bytes

@@ -204,6 +204,7 @@ class _File:
         self._identity: tuple[int, int] | None = None
 
     def _find(self) -> tuple[int, int] | None:
+        """Return device and inode of SQLite's file; None without one."""
         try:
             found = os.stat(self._path or '')
         except FileNotFoundError:

@@ -251,6 +251,8 @@ class Checks:
         return came
 
     def _wait(self, is_over: Callable[[], bool], more_s: float = 0.0) -> None:
+        """Wait until a condition holds, the checks stop or it takes too long.
+        """
         until_s = time.monotonic() + probes.TIMEOUT_S + 1 + more_s
         while not (is_over() or self._stopped
                    or time.monotonic() > until_s):

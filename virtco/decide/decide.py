@@ -78,6 +78,7 @@ class Decide:
 
     def _measurable(self, now_s: float, stale_s: float, only_idle: bool
                     ) -> probes.Measurable:
+        """Return the hosts that can be measured now, with their links."""
         live = self._live
         targets = live.responders(now_s, stale_s, only_idle)
         links_bps = live.links_bps(targets, now_s)

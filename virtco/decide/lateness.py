@@ -104,6 +104,7 @@ class Lateness:
                 for job_id, late_s in group.late_s(by_id).items()}
 
     def _take(self, jobs: dict[str, jobs_model.PeriodicJob]) -> None:
+        """Group the jobs that meet; groups that stay keep their deadlines."""
         before = {frozenset(map(id, group.jobs)): group
                   for group in self._groups}
         self._jobs = jobs

@@ -337,6 +337,7 @@ class Prober:
                     is_asked=True))
 
     def _count(self, plan: schedule.Schedule, now_s: float) -> None:
+        """Set the metrics of the schedule's state."""
         state = plan.state()
         self._counts.probe_bytes.set(plan.budget.spent_bytes(now_s))
         self._counts.probe_hosts.labels('fresh').set(state.n_fresh)

@@ -65,6 +65,7 @@ class Renewed:
 
 
 def _stamp(path: str) -> Stamp:
+    """Identify a file's content; None without a file."""
     try:
         found = os.stat(path)
     except OSError:

@@ -125,6 +125,7 @@ class Peer:
             self.refuse(host, str(error))
 
     def _seat(self, host: str, message: messages.Said) -> None:
+        """Open a seat for a relay's edge module, by its hello."""
         hello = session.greeted(message, self._hub.doors.epoch(),
                                 lambda hello: hello.host == host)
         self.seats[host] = Seat(self._hub, self.connection, hello, self)
@@ -271,6 +272,7 @@ class Connection(asyncio.Protocol):
         return seat
 
     def _take(self, payload: bytes) -> None:
+        """Pass a message to the peer or the seat; the first one is a hello."""
         if self.peer is not None:
             self.peer.take(payload)
         elif self.seat is not None:

@@ -151,6 +151,7 @@ class Distribute:
         return self._key() if self._asks_for_tickets else None
 
     def _policy(self, host: str, known: int) -> server.Numbered | None:
+        """Return a host's policy as a frame; None if it has that already."""
         found = self._decide.publisher.get(host)
         if found is None or found.generation == known:
             return None
@@ -158,6 +159,7 @@ class Distribute:
             found.generation, found, self._epoch or 0))
 
     def _said(self, host: str, event: session.Event, _payload: bytes) -> None:
+        """Hand an edge module's report or measurement to the intake."""
         match event:
             case session.Report(report=reports.Report() as report):
                 self._intake.add_report(host, report)

@@ -69,6 +69,8 @@ class Session:
         return Report(self.report, self.report is not None)
 
     def _patch(self, delta: deltas.Delta) -> None:
+        """Update the report by a delta; forget a report that does not match.
+        """
         if self.report is None:
             return
         try:

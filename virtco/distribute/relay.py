@@ -80,6 +80,7 @@ class Relay:
         self._database.dispose()
 
     def _doors(self) -> server.Doors:
+        """Return the functions by which the server reaches the leader."""
         return server.Doors(
             epoch=lambda: self._upstream.epoch,
             is_led=lambda: self._upstream.is_connected,
@@ -116,6 +117,7 @@ class Relay:
         self._upstream.forward(host, payload)
 
     def _replay(self, host: str) -> list[bytes]:
+        """Return the messages that introduce a host to a new leader."""
         seat = self._server.seats().get(host)
         if seat is None:
             return []

@@ -222,6 +222,7 @@ class Server(LoopThread):
         return self._open
 
     def _let_go(self) -> None:
+        """Close all connections, so that edge modules go elsewhere."""
         # First, or those that come back at once would be let go again.
         self._listener.close()
         for found in list(self._all):

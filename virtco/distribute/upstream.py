@@ -158,6 +158,7 @@ class Upstream(server.LoopThread):
             writer.write(frames.enveloped(host, payload))
 
     def _say(self, message: messages.PeerSaid) -> None:
+        """Send a message to the leader, or keep it until there is one."""
         if self._writer is not None:
             self._writer.write(messages.frame(message))
         else:

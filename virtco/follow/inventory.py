@@ -51,6 +51,7 @@ class Inventory:
             return self._free
 
     def _ask(self) -> dict[str, booking.Vector]:
+        """Ask Nova and placement for the free resources of each host."""
         hosts = self._nova.hypervisors()
         with nova.translated():
             response = self._placement.get(
@@ -62,6 +63,7 @@ class Inventory:
 
 
 def _left(resources: Mapping[str, Mapping[str, Any]]) -> booking.Vector:
+    """Return the resources that placement shows as free."""
     nothing = {'capacity': 0.0, 'used': 0.0}
     found = [resources.get(name, nothing) for name in CLASSES]
     return tuple(max(0.0, float(one['capacity']) - float(one['used']))

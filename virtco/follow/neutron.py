@@ -74,6 +74,7 @@ class Neutron:
                                  _total(ingress for _, ingress in ports)))}
 
     def _list(self, path: str, **wanted: Any) -> Iterator[dict[str, Any]]:
+        """Yield the entries of all pages of a list."""
         name = path.rpartition('/')[2]
         while True:
             response = self._adapter.get(f'/v2.0/{path}', params=wanted)

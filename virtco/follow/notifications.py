@@ -163,6 +163,7 @@ def _host_of(publisher: Any) -> str:
 
 
 def _data(value: Any) -> Mapping[str, Any]:
+    """Unwrap a versioned object of Nova; empty for anything else."""
     if not isinstance(value, Mapping):
         return {}
     inner = value.get('nova_object.data', value)

@@ -172,6 +172,7 @@ class Transitions:
 
     def _note_host(self, session: orm.Session, member: models.Member,
                    host: str) -> None:
+        """Add an event about a VM on another host than before or planned."""
         if member.state == states.MemberState.RUNNING:
             kind, detail = 'moved', f'from {member.host} to {host}'
         else:
@@ -222,6 +223,7 @@ class Transitions:
 
     def _note(self, session: orm.Session, member: models.Member, kind: str,
               detail: str) -> None:
+        """Add an event about a member."""
         group = session.get(models.Group, member.group_id)
         records.add_event(
             session,

@@ -161,6 +161,7 @@ class Lock:
                 limit='a driver of tooz that is installed') from error
 
     def _connect(self) -> None:
+        """Connect to the lock service unless that was done."""
         if self._lock is not None:
             return
         if self._coordinator is None:

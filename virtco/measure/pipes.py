@@ -164,6 +164,7 @@ def choose(found: Known, hosts: Set[str], now_s: float, max_age_s: float,
 
 
 def _shown(slow: Mapping[Pair, Slow], now_s: float) -> str:
+    """Describe the slowest pairs in one line."""
     first: Sequence[tuple[Pair, Slow]] = sorted(
         slow.items(), key=lambda item: item[1].rate_bps)[:MOST_SHOWN]
     texts: Iterable[str] = (

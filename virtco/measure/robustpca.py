@@ -78,6 +78,7 @@ def _shrink(matrix: Matrix, by: float) -> Matrix:
 
 
 def _shrink_spectrum(matrix: Matrix, by: float) -> Matrix:
+    """Subtract a number from each singular value, down to 0."""
     values, left = _spectrum(matrix)
     kept = np.maximum(values - by, 0.0) / np.maximum(values, by)
     shrunk: Matrix = ((left * kept) @ left.T) @ matrix

@@ -294,6 +294,8 @@ class _Look:
                 > 2 * age_s + self._schedule.rules.freshness_s)
 
     def _oldest_owed_s(self, host: str) -> float:
+        """Return when the longest waiting reading with a busy peer was taken.
+        """
         schedule = self._schedule
         return min((schedule.readings(host, sends).get(peer, -math.inf)
                     for peer in self._busy - {host} for sends in (True, False)
@@ -302,6 +304,7 @@ class _Look:
                    default=math.inf)
 
     def _take(self, pair: Pair) -> None:
+        """Begin a pair's train, and take its hosts and uplinks."""
         schedule = self._schedule
         self._free.difference_update(pair)
         self._used.take(*pair, self._rate_bps(*pair))

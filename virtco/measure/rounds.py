@@ -63,6 +63,7 @@ def disjoint_rounds(hosts: Sequence[str]) -> tuple[tuple[Pair, ...], ...]:
 
 
 def _one_turn(circle: Sequence[str | None], turn: int) -> tuple[Pair, ...]:
+    """Pair opposite hosts of a circle, as in a round robin."""
     half = len(circle) // 2
     pairs = []
     for left, right in zip(circle[:half], reversed(circle[half:])):

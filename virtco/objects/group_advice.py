@@ -196,6 +196,7 @@ class Advice:
 
     def _estimates(self, group: _Group, chosen: str
                    ) -> Mapping[str, estimates.Estimate]:
+        """Estimate the rates between a group's hosts, on all bases shown."""
         now_s = self._clock()
         readings = estimates.Readings.of(
             self._state.pairs.table(now_s - pair_history.RETENTION_S),

@@ -75,12 +75,14 @@ class Objects:
             self._profiler.attempt()
 
     def _load(self) -> None:
+        """Load all objects before the state is read."""
         self.settings.load()
         self.drains.load()
         self.topology.refresh()
         self.findings.refresh()
 
     def _read(self) -> None:
+        """Read changes of the topology and of findings."""
         self.topology.refresh()
         if self.findings.refresh() and self._state.peer is not None:
             # Findings of hosts are in the rates, which are read less often.

@@ -52,6 +52,7 @@ class Clusters:
 
     def _members(self, key: bytes, members: Sequence[models.Member],
                  level: str) -> list[wire.Clustered]:
+        """Show members with an opaque id of their host or rack."""
         racks = self._racks() if level == 'rack' else {}
         addresses = self._state.live.addresses_of(
             [member.instance_uuid or '' for member in members])

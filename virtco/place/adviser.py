@@ -221,6 +221,7 @@ class Adviser:
             self._save([*told, *rest])
 
     def _save(self, moves: list[wire.Move]) -> None:
+        """Replace the stored moves; only the leader may."""
         def save(session: orm.Session) -> None:
             session.execute(sa.delete(models.Advice))
             session.add_all([models.Advice(

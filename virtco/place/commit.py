@@ -197,6 +197,7 @@ class Commit:
             raise exception.Conflict(what='member', id=member.row_index)
 
     def _taken(self) -> dict[str, Any]:
+        """Return the columns of the member that a request reserves."""
         host = self._placed[self._view.member.row_index]
         return {'state': states.MemberState.RESERVED, 'host': host,
                 'planned_host': host,

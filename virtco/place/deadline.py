@@ -108,6 +108,7 @@ class Pace:
             return sum(map(self._expected_s, phases))
 
     def _expected_s(self, phase: str) -> float:
+        """Return a phase's last time, less the longer ago it was."""
         if phase not in self._took_s:
             return 0.0
         took_s, at_s = self._took_s[phase]

@@ -98,6 +98,7 @@ class Decisions:
 
 
 def _entries(problem: snapshot.PlacementProblem) -> int:
+    """Count hosts, flows and loads of a problem."""
     return (len(problem.hosts) + len(problem.pair_rate_bps or ())
             + sum(len(one.flows) for one in problem.coflows)
             + sum(len(one.out_bytes) + len(one.in_bytes) + len(one.pairs)

@@ -190,6 +190,7 @@ class Reader:
             found.tm, hint.coflow_name, self.limits), ()
 
     def _preflight(self) -> tuple[str, str]:
+        """Return the note about a wish to check the hosts."""
         if self._conf.probe.check_groups != 'never':
             return 'preflight', 'the hosts are checked after the launch'
         return 'preflight_off', (f'{hints.PREFLIGHT} does nothing here, the '
@@ -275,6 +276,7 @@ def _choose_row(members: Sequence[models.Member],
 
 def _differences(hint: hints.Hint, coflows: Sequence[coflow_model.Coflow]
                  ) -> list[tuple[str, str]]:
+    """Return a note if a hint brings another matrix than the group has."""
     if not hint.coflows or tuple(coflows) == hint.coflows:
         return []
     return [('matrix_differs', 'the group keeps the matrix it began with')]

@@ -221,6 +221,7 @@ class Place:
 
     def _work(self, placer: 'placer.Placer', request: wire.Placement,
               deadline: deadlines.Deadline) -> wire.Answer:
+        """Place on a worker's thread; learn the time that each phase took."""
         started_s = time.thread_time()
         try:
             return placer.place(request, deadline)
@@ -232,6 +233,7 @@ class Place:
     def _no_opinion(self, request: wire.Placement, reason: str,
                     why: str, slow_phase: str | None = None
                     ) -> wire.Answer:
+        """Answer neutrally, and log and count the reason."""
         self._metrics.placement_failures.labels(reason).inc()
         LOG.warning('No opinion on instance %s: %s',
                     request.instance_uuid, why)

@@ -285,6 +285,7 @@ class Placer:
 
     def _remember(self, connection: sa.Connection, question: Question,
                   answer: wire.Answer) -> None:
+        """Store an answer, for the same question asked again."""
         db_members.remember(
             connection, answer.instance_uuid, question.is_known, {
                 'project_id': question.request.project_id,

@@ -184,6 +184,7 @@ class Planning:
 
     def _as_planned(self, question: problem_builder.Question,
                     view: membership.View) -> Solution:
+        """Build the problem with the present plan as its solution."""
         problem, rows = problem_builder.build(question, keep_planned=True)
         by_row = {m.row_index: m.host for m in view.members}
         return problem, rows, self._plan_of(view.group, tuple(

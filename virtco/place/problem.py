@@ -121,6 +121,7 @@ def _pairs(question: Question, hosts: Mapping[str, booking.Vector]
 
 def _vm(member: Member, question: Question, keep_planned: bool,
         candidates: frozenset[str]) -> cluster.Vm:
+    """Describe a member to the solver, fixed to its host where it stays."""
     name = member.instance_uuid or f'member {member.index}'
     stays = member.host is not None and (member.fixed or keep_planned)
     if member.index == question.asked or not stays:

@@ -78,6 +78,7 @@ def _host(entry: wire.GivenHost,
 
 def _shifted(coflow: coflow_model.Coflow, by: int, n_vms: int,
              number: int) -> coflow_model.Coflow:
+    """Move a coflow's rows, so that several groups are one problem."""
     return dataclasses.replace(
         coflow.renumbered(n_vms, range(by, by + coflow.n_vms)),
         name=f'{number}:{coflow.name}')

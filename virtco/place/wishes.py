@@ -121,6 +121,7 @@ def _attempts(asked: Sequence[_Asked]) -> Iterator[list[_Asked]]:
 
 def _constrained(problem: snapshot.PlacementProblem, kept: Sequence[_Asked]
                  ) -> snapshot.PlacementProblem:
+    """Add wishes to a problem; they concern all of its VMs."""
     members = tuple(range(len(problem.vms)))
     return dataclasses.replace(
         problem,

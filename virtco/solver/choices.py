@@ -270,6 +270,7 @@ class _Race:
         return choice
 
     def _outcome(self) -> tuple[instances.Instance, states.Outcome]:
+        """Return the best choice's answer, with the bounds of all choices."""
         choice, every = self._best(), (*self.rest, *self.choices)
         choice.lower_s = min(one.lower_s for one in every)
         choice.floor_s = min(one.floor_s for one in every)

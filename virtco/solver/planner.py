@@ -252,6 +252,7 @@ def _assignment(inst: instances.Instance, plan: snapshot.Plan) -> np.ndarray:
 
 def _read(problem: snapshot.PlacementProblem, budget: budgets.Budget
              ) -> instances.Prepared:
+    """Turn a problem into arrays, charged to the budget."""
     budget.spend_numpy(BUILD_CALLS, BUILD_CELLS * len(problem.hosts)
                        * (len(problem.vms) + len(problem.active)))
     return instances.prepare(problem)

@@ -97,6 +97,7 @@ def outcome(state: states.State) -> states.Outcome:
 
 
 def _relaxed(state: states.State) -> snapshot.Relaxed:
+    """Return whether the relaxed program was solved, or why not."""
     if state.relaxed:
         return snapshot.Relaxed.SOLVED
     if state.is_closed():

@@ -151,6 +151,7 @@ class _Group:
         return None
 
     def _levels(self, assign: np.ndarray) -> _Levels:
+        """Return each level's base loads, least time, and excess over it."""
         _level, base, floor, _weight = self.local.levels(assign)
         loads = objectives.own_loads(self.inst, assign).sum(axis=0)
         s_per_byte = self.local.s_per_byte

@@ -110,6 +110,7 @@ def _moved(rule: Rule, first: int) -> Rule:
 
 
 def _tree(problems: Sequence[snapshot.PlacementProblem]) -> cluster.Tree:
+    """Unite the trees of several problems."""
     subtrees: dict[str, cluster.Subtree] = {}
     leaf_of: dict[str, str] = {}
     for problem in problems:
@@ -120,6 +121,7 @@ def _tree(problems: Sequence[snapshot.PlacementProblem]) -> cluster.Tree:
 
 def _hosts(problems: Sequence[snapshot.PlacementProblem]
            ) -> tuple[cluster.Host, ...]:
+    """Unite the hosts of several problems, with the least room of each."""
     found: dict[str, cluster.Host] = {}
     for problem in problems:
         for host in problem.hosts:
@@ -157,6 +159,7 @@ def _shifted(coflow: coflow_model.Coflow, prefix: str, first: int,
 def _split(hosts: Sequence[str],
            problems: Iterable[snapshot.PlacementProblem]
            ) -> list[tuple[str, ...]]:
+    """Divide hosts of one plan among its problems."""
     left = iter(hosts)
     return [tuple(next(left) for _ in problem.vms) for problem in problems]
 
@@ -189,6 +192,7 @@ def _beside(problems: Sequence[snapshot.PlacementProblem],
 
 def _less(host: cluster.Host,
           demands: Iterable[tuple[float, ...]]) -> cluster.Host:
+    """Return the host with its room less some demands."""
     free = host.free
     for demand in demands:
         free = tuple(max(0.0, have - need)

@@ -77,6 +77,7 @@ class Debts:
         return self._accounts.get(project_id, _NO_DEBT)
 
     def _set(self, project_id: str, account: policing.Account) -> None:
+        """Store a project's account, bounded, if it owes anything."""
         account = dataclasses.replace(account, debt_bytes=min(
             self.most_bytes, account.debt_bytes))
         if account.debt_bytes != self.owed_bytes(project_id):

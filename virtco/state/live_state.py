@@ -189,6 +189,7 @@ class LiveState:
                 self._host(host, now_s)
 
     def _host(self, name: str, now_s: float) -> host_state.HostState:
+        """Return a host's state, made when the host is first named."""
         if name not in self._hosts:
             self._hosts[name] = host_state.HostState(
                 name, now_s, self._rules.half_life_s)

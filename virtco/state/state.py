@@ -229,6 +229,7 @@ class State:
         self.invalidate()
 
     def _forgot(self, hosts: Set[str]) -> None:
+        """Forget measurements of hosts, and tell the listeners."""
         if hosts:
             self.rates.forget(hosts)
             self.pairs.forget(hosts)

@@ -68,6 +68,7 @@ class Above:
         return self._uplinks
 
     def _refresh(self, hosts: schedule_input.Hosts) -> None:
+        """Compute the tree's rates again if topology or hosts changed."""
         plane = self._plane()
         if self._seen[0] is plane and self._seen[1] is hosts:
             return

@@ -83,6 +83,7 @@ def _unmeasured(link_bps: float | None, rules: Rules) -> tuple[float, str]:
 
 def _one_way(link_bps: float | None, measured_bps: float | None,
              is_bound: bool, rules: Rules) -> tuple[float, str]:
+    """Choose a link's rate and name its source."""
     if measured_bps is None:
         return _unmeasured(link_bps, rules)
     if not link_bps:

@@ -115,6 +115,7 @@ def _children(coflow: coflow_table.TableCoflow, host: str,
 
 def _rivals(entries: Mapping[str, coflow_table.Entries]
             ) -> tuple[tuple[str, ...], ...]:
+    """List the groups of coflows that claim the same flow."""
     claims: dict[coflow_table.EntryKey, tuple[str, ...]] = {}
     for coflow_id, some in entries.items():
         for key in some:

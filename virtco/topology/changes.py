@@ -64,6 +64,7 @@ def _levels(plane: tree.Plane) -> dict[str, str]:
 
 def _parents(nodes: Iterable[tree.Node], parent: str = 'the top'
              ) -> dict[str, str]:
+    """Describe the place of each node by its parent."""
     found = {}
     for node in nodes:
         found[node.name] = f'below {parent}'

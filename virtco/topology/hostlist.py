@@ -42,6 +42,7 @@ def _words(text: str) -> Iterator[str]:
 
 
 def _parts(word: str) -> Iterator['_Numbers | list[str]']:
+    """Split a word into texts and bracketed ranges."""
     end = 0
     for match in _PART.finditer(word):
         if match.start() != end:

@@ -67,6 +67,7 @@ class _Facts:
         self._uplinks: dict[str, tree.Uplink] = {}
 
     def _add(self, host: str, level: str, node: str, who: str) -> None:
+        """Note a host's node on a level; refuse a second one."""
         levels = self._node_of.setdefault(
             laws.name(host, (), f'{who}: host'), {})
         laws.name(node, (), f'{who}: {level}')

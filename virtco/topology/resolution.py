@@ -59,6 +59,7 @@ def _resolve(plane: tree.Plane, node: tree.Node, parent: str | None,
 
 def _rate(below_bps: float, *given: tuple[float | None, tree.Uplink]
           ) -> float:
+    """Return the first given rate, or one by oversubscription; else inf."""
     for rate_bps, uplink in given:
         if rate_bps is not None:
             return rate_bps

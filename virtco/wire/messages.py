@@ -251,6 +251,7 @@ def decode_peer(payload: bytes) -> PeerSaid:
 
 
 def _decoded(decoder: 'decoding.Decoder[_T]', payload: bytes) -> _T:
+    """Decode a frame; refuse one that is no JSON."""
     try:
         return decoder.decode(payload)
     except ValueError as error:

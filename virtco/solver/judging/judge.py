@@ -158,6 +158,7 @@ class Judge:
         return float(np.nansum(state.end_s))
 
     def _own(self, assign: np.ndarray) -> Iterator[list[Flow]]:
+        """Yield the flows between hosts of each own coflow."""
         m = self.inst.n_hosts
         for src, dst, size_bytes in self.inst.arcs:
             pair = assign[src] * m + assign[dst]

@@ -179,12 +179,14 @@ class _Dominators:
         return result
 
     def _among(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Count dominating hosts for many rows, part by part."""
         step = 1 + CELLS // (1 + len(others))
         parts = [self._count(rows[at:at + step], others)
                  for at in range(0, len(rows), step)]
         return np.concatenate([np.zeros(0, np.int64), *parts])
 
     def _count(self, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Count for each row the hosts among others that dominate it."""
         better = dominance(self.value[rows], self.value[others])
         for column in self.same.T:
             if column.min() < column.max():

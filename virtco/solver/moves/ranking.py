@@ -275,6 +275,7 @@ class _Prefixes:
 
     def _by_order(self, trials: np.ndarray
                   ) -> list[tuple[tuple[int, ...], np.ndarray]]:
+        """Group trials by the order that they give the coflows."""
         if self.order.shape[1] < 2:
             return [(tuple(self.order[0].tolist()), trials)]
         orders, which = np.unique(self.order[trials], axis=0,

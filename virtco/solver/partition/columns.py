@@ -142,6 +142,7 @@ class Pool:
 
     def _append(self, members: np.ndarray, classes: np.ndarray,
                 cut_bytes: np.ndarray) -> None:
+        """Add sets to the pool, and double its arrays when they are full."""
         end = self._size + len(classes)
         while end > len(self._of_class):
             self._members = np.concatenate([self._members] * 2)

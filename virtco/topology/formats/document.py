@@ -56,6 +56,7 @@ class Document:
 
 
 def _line(text: str, path: Path) -> int | None:
+    """Find the line of a YAML document at which a path stands."""
     try:
         node = yaml.compose(text, Loader=_LOADER)
     except (yaml.YAMLError, RecursionError):

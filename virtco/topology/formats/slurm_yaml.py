@@ -56,6 +56,7 @@ def load(value: Any) -> result.Read:
 
 def _roots(kind: str, value: Any, path: document.Path, name: str
            ) -> tuple[tree.Node, ...]:
+    """Read the switches of a topology; return those at the top."""
     plural, switch, keys, others = _KINDS[kind]
     found = document.mapping(value, path, f'topology {name}: {kind}',
                              (*others, plural))
@@ -88,6 +89,7 @@ def write(topology: tree.Topology) -> result.Written:
 
 
 def _written(node: tree.Node) -> dict[str, str]:
+    """Return a switch with its children and hosts as YAML keys."""
     found = {'switch': node.name}
     if node.children:
         found['children'] = hostlist.compress(

@@ -112,6 +112,7 @@ def write(topology: tree.Topology) -> result.Written:
 
 def _collect(node: tree.Node, above: tuple[str, ...],
              instances: dict[str, dict[str, Any]]) -> None:
+    """Add each host below a node with its switches, nearest first."""
     layers = (node.name, *above)
     for host in node.hosts:
         instances[host] = {'id': host, 'network_layers': list(layers)}
