@@ -113,7 +113,7 @@ class Follow:
             self._state.invalidate(expired)
 
     def _turn(self) -> None:
-        """Release what has expired; purge old groups now and then."""
+        """Release expired reservations; purge old groups now and then."""
         self.reap()
         if self._n_turns % PURGE_EVERY == 0:
             transitions.purge(
