@@ -34,6 +34,19 @@ Network device towards the other hypervisors: the physical NIC or bond under
 the virtual switch. Required. virtco owns its root qdisc, or a class in that
 of OVN or Open vSwitch.
 """),
+    cfg.BoolOpt('set_vf_rates', default=False, help="""
+Whether virtco sets the rates of virtual functions (SR-IOV) of cards that are
+not in switchdev mode: those whose device is ``uplink_dev`` or one of
+``further_uplinks``, not those of a bond's members.
+
+The rates of all virtual functions of these devices are virtco's then: those
+that another program set, such as Neutron's SR-IOV agent, are taken away. A
+function is known by its Ethernet address, which ``ports_file`` has.
+
+Related options:
+
+* ``ports_backend``, which must be ``static``
+"""),
     cfg.Opt('further_uplinks', default={}, type=types.Dict(
         types.Float(min=0, max=1e13)), help="""
 Other devices towards hypervisors, by which some networks of this host send:

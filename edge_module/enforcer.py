@@ -14,6 +14,7 @@ import contextlib
 import dataclasses
 import functools
 
+from edge_module import card_rates
 from edge_module import kernel_events
 from edge_module import shaper
 from edge_module import virtual_functions
@@ -34,6 +35,7 @@ class Enforcer(shaper.Shaper):
 
     :param uplink: uplink that the controller knows.
     :param further: other uplinks, by which some networks send.
+    :param sets_functions: whether rates of their virtual functions are set.
     """
 
     def __init__(self, uplink: htb.Uplink, classifier: nft.NftClassifier,
@@ -41,12 +43,15 @@ class Enforcer(shaper.Shaper):
                  settings: model.TreeSettings = model.TreeSettings(),
                  guard: shaper.Guard | None = None,
                  receiver: edge_receiver.Receiver | None = None,
-                 further: Sequence[shaper.Shaper] = ()):
+                 further: Sequence[shaper.Shaper] = (),
+                 sets_functions: bool = False):
         super().__init__(uplink, speed_bps, settings=settings, guard=guard)
         self.classifier = classifier
         self.receiver = receiver
         self.further = further
         self.functions = virtual_functions.VirtualFunctions(uplink.kernel)
+        self.card_rates = card_rates.CardRates(uplink.kernel, [
+            one.uplink.dev for one in self.uplinks] if sets_functions else ())
 
     @property
     def uplinks(self) -> Sequence[shaper.Shaper]:
@@ -99,6 +104,7 @@ class Enforcer(shaper.Shaper):
                                 self.uplink.class_stats, now_s):
                 leave = self._shape_unless_others_do()
             self.functions.ensure(self.desired_tree, table.entries, ports)
+            self.card_rates.ensure(self.desired_tree, self.policy, self.ports)
         if self.policy is not None and self.receiver is not None:
             self.receiver.ensure(self.policy)
         self.tree.let_leave(leave, now_s + self.grace_s)
@@ -122,7 +128,9 @@ class Enforcer(shaper.Shaper):
         refused, rates = self.classifier.refused, self.functions.notes
         return tuple(dataclasses.replace(port, notes=(*port.notes, *filter(
             None, (refused.get((port.dev, port.ifindex)),
-                   rates.get(port.ifindex))))) for port in self.ports or ())
+                   rates.get(port.ifindex),
+                   self.card_rates.notes.get(port.mac.lower())))))
+            for port in self.ports or ())
 
     def stats(self, with_drops: bool = True) -> dict[int, wire.ClassStats]:
         """Read the counters of the classes, by minor; those of the n-th
@@ -170,6 +178,7 @@ class Enforcer(shaper.Shaper):
             (f'{self.classifier.name} classification',
              self.classifier.remove),
             ('rates of virtual functions', self.functions.remove),
+            ('rates of virtual functions at cards', self.card_rates.remove),
             *((f'htb of {one.uplink.dev}', one.uplink.delete_root)
               for one in self.uplinks),
             (f'redirection of what {dev} receives',

@@ -122,4 +122,5 @@ class Parts:
             htb.Uplink(self.kernel, options.uplink_dev), self.classifier(),
             lambda: link_speed.egress_bps(self.conf), settings=settings,
             guard=self.guard(options.uplink_dev),
-            receiver=self.receiver(rate_bps), further=further)
+            receiver=self.receiver(rate_bps), further=further,
+            sets_functions=options.set_vf_rates)

@@ -125,6 +125,11 @@ def drift(enforcer: edge_enforcer.Enforcer) -> Drift:
     _, rates = enforcer.functions.plan(
         enforcer.desired_tree, table.entries, enforcer.ifindexes())
     classes += (f'rate of a virtual function: {step}' for step in rates)
+    classes += (f'rate of virtual function {one.number} of ifindex '
+                f'{one.ifindex}: {one.rate} instead of {rate}'
+                for one, rate in enforcer.card_rates.plan(
+                    enforcer.desired_tree, enforcer.policy,
+                    enforcer.ports or ()).items() if rate != one.rate)
     return Drift(tuple(classes), tuple(entry_lines(
         enforcer.classifier.dump(), table)))
 

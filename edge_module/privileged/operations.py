@@ -23,6 +23,7 @@ from edge_module.classify import nft_text
 from edge_module.qdisc import devlink
 from edge_module.qdisc import redirect
 from edge_module.qdisc import shared_root
+from edge_module.qdisc import vf_link
 from edge_module.qdisc import wire
 from edge_module.tcplan import model
 from edge_module.tcplan import vf_rates
@@ -155,8 +156,24 @@ class SetRate(_Operation, frozen=True):
         return devlink.change(self.step)
 
 
+class SetFunction(_TcOperation, frozen=True):
+    """Set the rate of a virtual function of a card without representors.
+
+    :ivar ifindex: index of the card's own device.
+    """
+
+    number: _U32
+    share_mbps: vf_rates.Mbps
+    most_mbps: vf_rates.Mbps
+
+    def message(self) -> wire.Message:
+        return vf_link.change(self.ifindex, self.number, vf_rates.Rate(
+            self.share_mbps, self.most_mbps))
+
+
 TcOperation = (AddRoot | Share | SetClass | SetLeaf | DeleteClass | AddIfb
-               | AddIngress | Redirect | MatchPair | DeletePair | SetRate)
+               | AddIngress | Redirect | MatchPair | DeletePair | SetRate
+               | SetFunction)
 
 
 class DeleteTable(_Operation, frozen=True):

@@ -36,11 +36,15 @@ class Owned:
 
     :param uplink_dev: the uplink by the helper's own configuration.
     :param further: the other uplinks, likewise.
+    :param sets_functions: whether rates of their virtual functions are
+        virtco's, likewise.
     """
 
-    def __init__(self, uplink_dev: str, further: Collection[str] = ()):
+    def __init__(self, uplink_dev: str, further: Collection[str] = (),
+                 sets_functions: bool = False):
         self.uplink_dev = uplink_dev
         self.further = further
+        self.sets_functions = sets_functions
 
     def check_tc(self, changes: Sequence[operations.TcOperation]) -> None:
         """Check that changes of queues concern devices of virtco only.
@@ -59,6 +63,8 @@ class Owned:
                 continue
             allowed = ({ifb} if isinstance(change, _AT_IFB)
                        else shaped if isinstance(change, operations.Share)
+                       else (shaped if self.sets_functions else set())
+                       if isinstance(change, operations.SetFunction)
                        else {uplink} if isinstance(change, _AT_UPLINK)
                        else shaped | {ifb})
             if change.ifindex not in allowed:
@@ -176,4 +182,5 @@ def configured() -> Owned:
     from edge_module import edge_options as conf
     conf.register_opts(cfg.CONF)
     options = cfg.CONF.edge
-    return Owned(options.uplink_dev or '', options.further_uplinks)
+    return Owned(options.uplink_dev or '', options.further_uplinks,
+                 options.set_vf_rates)

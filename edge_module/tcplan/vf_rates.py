@@ -28,7 +28,8 @@ OTHERS = -1
 
 _Name = Annotated[str, msgspec.Meta(pattern=r'\A[A-Za-z0-9_.:-]{1,64}\Z')]
 _U32 = Annotated[int, msgspec.Meta(ge=0, lt=2 ** 32)]
-_Mbps = Annotated[int, msgspec.Meta(ge=0, lt=10 ** 8)]
+#: Rate of a function in Mbit/s.
+Mbps = Annotated[int, msgspec.Meta(ge=0, lt=10 ** 8)]
 
 
 class Name(NamedTuple):
@@ -72,8 +73,8 @@ class Step(NamedTuple):
 
     what: Literal['make', 'set', 'delete']
     name: Name
-    share_mbps: _Mbps | None = None
-    most_mbps: _Mbps | None = None
+    share_mbps: Mbps | None = None
+    most_mbps: Mbps | None = None
     group: model.Minor | None = None
 
 

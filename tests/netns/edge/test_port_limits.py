@@ -2,14 +2,36 @@
 
 """Limits of VMs' ports, read from the kernel by the edge module."""
 
+import errno
+import socket
+
 import pytest
 
+from edge_module.privileged import kernel_calls as kernel
+from edge_module.privileged import operations
+from edge_module.qdisc import wire
 from tests.netns.edge import bed as beds
 from tests.netns.edge import controller as controllers
 from tests.netns.edge import policies
 from tests.netns.edge import process
 
 pytestmark = pytest.mark.netns
+
+
+def test_the_kernel_reads_the_rate_of_a_function(make_bed):
+    """A device without functions does not support it, a part of the message
+    is out of range.
+    """
+    netns = make_bed(1).ns('h1')
+
+    def answers():
+        kind, flags, body = operations.SetFunction(
+            socket.if_nametoindex('uplink0'), 3, 40, 50).message()
+        short = wire.attr(22, wire.attr(1, wire.attr(6, bytes(8))))
+        return kernel.tc_send([(kind, flags, body), (
+            kind, flags, body[:wire.IFINFOMSG.size] + short)])
+
+    assert beds.in_netns(netns, answers) == [errno.EOPNOTSUPP, errno.ERANGE]
 
 
 def test_limits_of_devices_are_reported(make_bed, tmp_path):

@@ -10,16 +10,19 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 import pytest
 
+from edge_module import card_rates
 from edge_module import kernel_events
 from edge_module import shaper
 from edge_module import virtual_functions
 from edge_module.classify import classified as classify
+from edge_module.ports import kinds
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
 from edge_module.tcplan import vf_rates
 from tests import enforcers
 from tests.unit.edge import dictionaries
+from tests.unit.edge import test_card_rates
 from tests.unit.edge import test_tcplan
 from tests.unit.edge import test_virtual_functions
 from virtco import exception
@@ -419,6 +422,34 @@ def test_the_note_names_device_program_and_limit_of_each_other_shaper():
     found.reconcile(102.0)
     assert 'none now' in found.note
     assert found.note.endswith('tap4 to send 1 Mbit/s and 2 more')
+
+
+def test_functions_of_a_card_without_representors_follow_the_policy(
+        monkeypatch):
+    card = test_card_rates.Card()
+    monkeypatch.setattr(card_rates, 'read', card.read)
+    port = dataclasses.replace(test_card_rates.PORT, ips=('10.0.0.1',),
+                               notes=(kinds.PASSED_THROUGH,))
+    for wanted in (False, True):
+        found = make(sets_functions=wanted)
+        found.card_rates.kernel = card
+        found.set_ports((port,), 100.0)
+        found.set_policy(ONE, 100.0)
+        assert bool(card.changes) == wanted
+    assert card.rates[0] == (30, 0, 0)
+    assert [one.notes for one in found.noted_ports()] == [
+        (kinds.PASSED_THROUGH, card_rates.SET)]
+    assert not found.drift()
+    card.rates[0] = vf_rates.Rate(7, 0)
+    assert 'share_mbps=30' in '; '.join(found.drift().classes)
+    # An audit sets it again; without the coflow it has none.
+    found.reconcile(101.0)
+    assert card.rates[0].share_mbps == 30
+    found.set_policy(TWO, 102.0)
+    assert not any(card.rates[0])
+    found.set_policy(ONE, 103.0)
+    assert 'rates of virtual functions at cards' in found.cleanup()
+    assert not any(card.rates[0])
 
 
 @pytest.mark.parametrize('change, is_lost', [

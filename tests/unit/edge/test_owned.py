@@ -104,6 +104,18 @@ def test_changes_of_other_devices_are_refused(ours, change):
         ours.check_tc([operations.AddIfb(), change])
 
 
+@pytest.mark.parametrize('ifindex, sets_functions, is_right', [
+    (UPLINK, True, True), (UPLINK, False, False), (IFB, True, False),
+    (OTHER, True, False)])
+def test_functions_of_the_uplink_have_rates_where_that_is_wanted(
+        monkeypatch, ifindex, sets_functions, is_right):
+    monkeypatch.setattr(owned, '_ifb', lambda: IFB)
+    with contextlib.nullcontext() if is_right else pytest.raises(
+            operations.Refused):
+        owned.Owned('lo', (), sets_functions).check_tc(
+            [operations.SetFunction(ifindex, 3, 40, 50)])
+
+
 @pytest.mark.parametrize('make, is_right', [
     (lambda at: operations.AddRoot(at), True),
     (lambda at: operations.SetClass(at, CLASS), True),
@@ -454,7 +466,8 @@ def test_the_helper_knows_the_options_by_itself(monkeypatch, tmp_path):
     """It is a process in which nothing else registered them."""
     path = tmp_path / 'edge.conf'
     path.write_text('[edge]\nuplink_dev = eth7\n'
-                    'further_uplinks = eth8:0,eth9:1e9\n')
+                    'further_uplinks = eth8:0,eth9:1e9\n'
+                    'set_vf_rates = true\n')
     conf = cfg.ConfigOpts()
     conf(['--config-file', str(path)], project='virtco')
     monkeypatch.setattr(owned.cfg, 'CONF', conf)
@@ -463,6 +476,7 @@ def test_the_helper_knows_the_options_by_itself(monkeypatch, tmp_path):
         found = owned.configured()
         assert found.uplink_dev == 'eth7'
         assert set(found.further) == {'eth8', 'eth9'}
+        assert found.sets_functions
     finally:
         owned.configured.cache_clear()
 

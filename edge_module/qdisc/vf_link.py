@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Netlink messages of ``ip link set DEV vf N``: virtual functions of a card
+that is not in switchdev mode.
+
+Pure bytes in and out, as in ``wire``; layouts of ``linux/if_link.h``.
+"""
+
+from collections.abc import Iterator
+import struct
+
+from edge_module.qdisc import wire
+from edge_module.tcplan import vf_rates
+
+_RTM_GETLINK, _RTM_SETLINK = 18, 19
+_VFINFO_LIST, _EXT_MASK = 22, 29
+#: With virtual functions, without their counters, which a card may read from
+#: its firmware.
+_MASK = 1 | 8
+_VF_INFO, _MAC, _RATE = 1, 1, 6
+_MAC_BYTES = 6
+_U32 = struct.Struct('=I')
+_VF_RATE = struct.Struct('=III')
+
+
+def _link(kind: int, ifindex: int, attribute: bytes) -> wire.Message:
+    return kind, 0, wire.IFINFOMSG.pack(0, 0, ifindex, 0, 0) + attribute
+
+
+def request(ifindex: int) -> wire.Message:
+    """Build a request for a device with its virtual functions."""
+    return _link(_RTM_GETLINK, ifindex,
+                 wire.attr(_EXT_MASK, _U32.pack(_MASK)))
+
+
+def read(answer: bytes) -> Iterator[tuple[int, str, vf_rates.Rate]]:
+    """Yield number, Ethernet address and rate of each virtual function."""
+    found = dict(wire.attrs(answer, wire.IFINFOMSG.size))
+    for _, info in wire.attrs(found.get(_VFINFO_LIST, b''), 0):
+        parts = dict(wire.attrs(info, 0))
+        if _MAC in parts and _RATE in parts:
+            number, share_mbps, most_mbps = _VF_RATE.unpack_from(parts[_RATE])
+            mac = parts[_MAC][_U32.size:][:_MAC_BYTES]
+            yield number, mac.hex(':'), vf_rates.Rate(share_mbps, most_mbps)
+
+
+def change(ifindex: int, number: int, rate: vf_rates.Rate) -> wire.Message:
+    """Make the message that sets the rate of a virtual function."""
+    return _link(_RTM_SETLINK, ifindex, wire.attr(_VFINFO_LIST, wire.attr(
+        _VF_INFO, wire.attr(_RATE, _VF_RATE.pack(
+            number, rate.share_mbps, rate.most_mbps)))))
