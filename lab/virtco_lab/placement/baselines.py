@@ -19,7 +19,6 @@ from virtco.solver.model import instance as instances
 from virtco.solver.starts import candidates
 from virtco.solver.starts import feasible
 from virtco_lab.placement import choreo
-from virtco_lab.placement import relaxation
 
 Rule = Callable[[instances.Instance, int, budgets.Budget],
                 np.ndarray | None]
@@ -82,7 +81,6 @@ def round_robin(inst: instances.Instance) -> np.ndarray | None:
 #: Rules by name. A greedy rule without an end of its own has no deadline: with
 #: one it would be another rule.
 RULES: dict[str, Rule] = {
-    'lp-rounding': lambda inst, seed, budget: relaxation.place(inst, budget),
     'random': lambda inst, seed, budget: candidates.random_fit(
         inst, random.Random(seed)),
     'round-robin': lambda inst, seed, budget: round_robin(inst),

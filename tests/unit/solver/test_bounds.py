@@ -22,7 +22,6 @@ from virtco.solver import planner
 from virtco.solver import smallgroup
 from virtco.solver.bounds import lowerbounds
 from virtco.solver.model import instance as instances
-from virtco_lab.placement import relaxation
 
 SETTINGS = hypothesis.settings(
     max_examples=examples.count(50), deadline=None,
@@ -38,12 +37,6 @@ def test_bounds_stay_below_the_optimum(problem):
     inst = instances.build(problem, budgets.unlimited())
     bound = lowerbounds.anchored_sets(inst, math.inf, budgets.unlimited())
     assert bound.lower_s <= best
-    relaxed = relaxation.solve(inst, budgets.unlimited())
-    if relaxed is not None:
-        assert relaxed.lower_s <= best * (1 + 1e-6)
-        rounded = relaxation.round_shares(inst, relaxed.share)
-        if rounded is not None:
-            assert problems.is_valid(problem, inst.to_hosts(rounded))
 
 
 @SETTINGS
@@ -129,16 +122,3 @@ def test_better_hosts_push_out_worse_ones():
     inst = instances.build(reference.to_problem(item), budgets.unlimited())
     kept = {inst.host_name(m) for m in range(inst.n_hosts)}
     assert kept == {h['id'] for h in good + wide}
-
-
-@pytest.mark.parametrize('pattern', ['zipf', 'groups', 'ring'])
-def test_relaxation_is_below_search_where_nothing_else_is_exact(pattern):
-    rng = random.Random(pattern)
-    item = generator.paper18(rng, 'pager-1m', 'sparse', 'tight')
-    problem = reference.to_problem(item)
-    relaxed = relaxation.solve(instances.build(problem, budgets.unlimited()),
-                               budgets.unlimited())
-    plan = planner.plan(problem, objective=ISOLATED, budget_s=10)
-    assert relaxed is not None
-    assert relaxed.lower_s <= plan.cct_s
-    assert plan.lower_bound_s <= plan.cct_s
