@@ -17,10 +17,11 @@ from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import live
 from virtco.model import snapshot
-from virtco.solver import budget
-from virtco.solver import planner
 from virtco_lab.emulation import scenario
+from virtco_lab.sim import cloud
 from virtco_lab.sim import demands as demand_model
+from virtco_lab.sim import groups
+from virtco_lab.sim import schemes
 from virtco_lab.sim import simulation
 
 #: Share of a link that the controller leaves to traffic outside coflows.
@@ -227,27 +228,16 @@ def place(workload: scenario.Workload, scheme: scenario.Scheme,
     :param on_count: gets the number of VMs that are placed.
     :returns: group -> host of each of its VMs.
     """
-    free = dict.fromkeys(rates_bps, float(slots))
-    active: list[snapshot.ActiveCoflow] = []
-    hosts: dict[str, tuple[str, ...]] = {}
-    for group in workload.groups:
-        problem = snapshot.PlacementProblem(
-            hosts=tuple(cluster.Host(name, (free[name],), rate_bps, rate_bps)
-                        for name, rate_bps in rates_bps.items()),
-            vms=tuple(cluster.Vm(f'{group.name}-{row}',
-                                 (float(group.vm_slots),))
-                      for row in range(group.n_vms)),
-            coflows=group.coflows, active=tuple(active))
-        plan = planner.plan(
-            problem, objective=snapshot.Objective(scheme.objective),
-            planner=scheme.planner, seed=seed, clock=budget.Counter())
-        hosts[group.name] = plan.hosts
-        for host in plan.hosts:
-            free[host] -= group.vm_slots
-        on_count(sum(map(len, hosts.values())))
-        active += [_active(Placed(coflow, plan.hosts))
-                   for coflow in group.coflows]
-    return hosts
+    n_placed = itertools.accumulate(group.n_vms for group in workload.groups)
+    return cloud.simulate(
+        [cluster.Host(name, (float(slots),), rate_bps, rate_bps)
+         for name, rate_bps in rates_bps.items()],
+        [groups.of_slots(group.name, group.coflows, vm_slots=group.vm_slots)
+         for group in workload.groups],
+        schemes.Scheme(scheme.name, scheme.label, scheme.planner,
+                       scheme.order, snapshot.Objective(scheme.objective)),
+        seed=seed, leave=False,
+        on_planned=lambda: on_count(next(n_placed))).hosts
 
 
 def placed_coflows(workload: scenario.Workload,
@@ -267,11 +257,3 @@ def uplink_bytes(placed: collections.abc.Iterable[Placed],
             found[src] = found[src][0] + size, found[src][1]
             found[dst] = found[dst][0], found[dst][1] + size
     return found
-
-
-def _active(placed: Placed) -> snapshot.ActiveCoflow:
-    loads = uplink_bytes([placed], set(placed.hosts))
-    return snapshot.ActiveCoflow(
-        placed.coflow.name,
-        tuple((host, out) for host, (out, _) in loads.items() if out),
-        tuple((host, into) for host, (_, into) in loads.items() if into))

@@ -7,6 +7,7 @@ The planner and the scheduler are those of the controller.
 
 import collections
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Sequence
 import dataclasses
 import math
@@ -89,8 +90,8 @@ def simulate(hosts: Sequence[cluster.Host],
              groups: Sequence[group_model.Group], scheme: schemes.Scheme, *,
              seed: int = 0, config: simulation.Config | None = None,
              budget_s: float = BUDGET_S, leave: bool = True,
-             on_plan: Callable[[], None] | None = None,
-             on_planned: Callable[[], None] | None = None) -> Result:
+             on_plan: Callable[[], object] | None = None,
+             on_planned: Callable[[], object] | None = None) -> Result:
     """Run groups through a datacentre.
 
     :param seed: seed of the planner.
@@ -249,16 +250,10 @@ class _Cloud:
 
     def _active(self) -> tuple[snapshot.ActiveCoflow, ...]:
         names = list(self.hosts)
-        active = []
-        for c in self.sim.live[:self.sim.n_live].tolist():
-            out, in_ = self.sim.remaining_bytes(c)
-            active.append(snapshot.ActiveCoflow(
-                str(c), tuple((names[h], b) for h, b in out.items()),
-                tuple((names[h], b) for h, b in in_.items()), tuple(
-                    (names[a], names[b], size) for a, b, size in zip(*(
-                        part.tolist()
-                        for part in self.sim.remaining_flows(c))))))
-        return tuple(active)
+        return tuple(active_of(str(c), [
+            (names[src], names[dst], size) for src, dst, size in zip(*(
+                part.tolist() for part in self.sim.remaining_flows(c)))])
+            for c in self.sim.live[:self.sim.n_live].tolist())
 
     def _start(self, group: group_model.Group, hosts: tuple[str, ...],
                predicted_s: tuple[float, ...]) -> None:
@@ -288,6 +283,21 @@ class _Cloud:
             tuple(row for group in groups for row in rows[group.name]),
             {entry.group.name: entry.hosts for entry in self.running},
             tuple(self.plans), tuple(self.planned_s), self.sim.events)
+
+
+def active_of(name: str, pairs: Iterable[tuple[str, str, float]]
+              ) -> snapshot.ActiveCoflow:
+    """Describe a coflow that runs, for the planner.
+
+    :param pairs: source host, destination host and bytes left of its flows.
+    """
+    pairs = tuple(pairs)
+    loads: tuple[dict[str, float], dict[str, float]] = {}, {}
+    for *ends, size_bytes in pairs:
+        for load, host in zip(loads, ends):
+            load[host] = load.get(host, 0.0) + size_bytes
+    out_bytes, in_bytes = (tuple(load.items()) for load in loads)
+    return snapshot.ActiveCoflow(name, out_bytes, in_bytes, pairs)
 
 
 def demand_of(coflow: coflow_model.Coflow, places: np.ndarray

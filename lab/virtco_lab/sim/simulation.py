@@ -175,18 +175,6 @@ class Simulation:
         cct_s: np.ndarray = self.state.end_s - self.state.arrival_s
         return cct_s
 
-    def remaining_bytes(self, index: int) -> tuple[dict[int, float],
-                                                   dict[int, float]]:
-        """Return the bytes a coflow has left, out and in, by host index."""
-        n_hosts = self.fabric.n_hosts
-        *ends, left = self.remaining_flows(index)
-        found = []
-        for hosts in ends:
-            per_host = np.bincount(hosts, left, n_hosts)
-            found.append({int(host): float(per_host[host])
-                          for host in np.flatnonzero(per_host > 0)})
-        return found[0], found[1]
-
     def remaining_flows(self, index: int
                         ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return source host, destination host and bytes left of live flows.

@@ -27,6 +27,7 @@ from virtco.solver import budget
 from virtco.solver import planner
 from virtco.topology import resolution
 from virtco.topology import tree
+from virtco_lab.sim import cloud
 from virtco_lab.sim import demands as demand_model
 from virtco_lab.sim import training
 from virtco_tenant.hintkit import made
@@ -286,23 +287,11 @@ def placed(at: Site, jobs: Sequence[training.Job]) -> list[training.Job]:
             at.tree, tuple(active)), budget_s=PLANNED_S,
             clock=budget.Counter())
         free.update(dict.fromkeys(plan.hosts, 0.0))
-        active.append(_active(job.name, plan.hosts, flows))
+        active.append(cloud.active_of(job.name, (
+            (plan.hosts[src], plan.hosts[dst], size_bytes)
+            for src, dst, size_bytes in flows)))
         src, dst = np.split(np.array([number[host] for host in plan.hosts],
                                      np.int64)[vm], 2)
         found.append(dataclasses.replace(job, demand=job.demand._replace(
             src_host=src, dst_host=dst)))
     return found
-
-
-def _active(name: str, hosts: Sequence[str],
-            flows: Sequence[tuple[int, int, float]]
-            ) -> snapshot.ActiveCoflow:
-    out_bytes: dict[str, float] = {}
-    in_bytes: dict[str, float] = {}
-    pairs = tuple((hosts[src], hosts[dst], size_bytes)
-                  for src, dst, size_bytes in flows)
-    for src, dst, size_bytes in pairs:
-        out_bytes[src] = out_bytes.get(src, 0.0) + size_bytes
-        in_bytes[dst] = in_bytes.get(dst, 0.0) + size_bytes
-    return snapshot.ActiveCoflow(name, tuple(out_bytes.items()),
-                                 tuple(in_bytes.items()), pairs)

@@ -59,8 +59,10 @@ def test_models_expect_of_a_placement_what_they_ever_did():
             'local': prediction.simulate_local(placed, 1e8),
             'uplinks': prediction.uplink_bytes(placed, rates_bps),
             'active': [[one.coflow_id, sorted(one.out_bytes),
-                        sorted(one.in_bytes)] for one in map(
-                            prediction._active, placed)]}
+                        sorted(one.in_bytes)] for one in (
+                            prediction.cloud.active_of(one.coflow.name, (
+                                flow for flow in one.flows()
+                                if flow[0] != flow[1])) for one in placed)]}
     drawing.check('demo-predictions', found)
 
 
