@@ -11,13 +11,11 @@ coflow to a host; all qualities and loads keep these hosts.
 """
 
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import functools
 import itertools
-from typing import TypeVar
 
 import numpy as np
 from oslo_config import cfg
@@ -26,6 +24,7 @@ from benchmarks import hint_ideal
 from virtco import units
 from virtco.conf import scheduler_options as scheduler
 from virtco.decide import loop
+from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot as planning
 from virtco.solver import budget
@@ -34,12 +33,11 @@ from virtco.state import schedule_input
 from virtco_lab.emulation import cases
 from virtco_lab.emulation import misled
 from virtco_lab.emulation import scenario
-from virtco_lab.sim import bound
 from virtco_lab.sim import claims
 from virtco_lab.sim import cloud
 from virtco_lab.sim import controlled
-from virtco_lab.sim import demands
 from virtco_lab.sim import groups
+from virtco_lab.sim import optimum
 
 #: Of a link, on the wire, where nothing else is said.
 RATE_BPS = 20e6
@@ -81,7 +79,6 @@ _PORT = 5001
 _PLAN_S = 0.05
 Hosts = tuple[tuple[str, ...], ...]
 Claim = claims.Claim
-Key = TypeVar('Key', str, tuple[str, int])
 
 
 def _all(claim: Claim) -> Callable[[np.random.Generator, int], list[Claim]]:
@@ -251,30 +248,21 @@ def _place(coflows: Sequence[coflow_model.Coflow], n_hosts: int, seed: int
             active=tuple(active)), seed=seed, budget_s=_PLAN_S,
             clock=budget.Counter())
         found.append(plan.hosts)
-        pairs = tuple((plan.hosts[flow.src], plan.hosts[flow.dst],
-                       flow.size_bytes) for flow in coflow.flows)
-        out_bytes, in_bytes = (tuple(_summed(
-            (ends[end], size_bytes) for *ends, size_bytes in pairs).items())
-            for end in (0, 1))
-        active.append(planning.ActiveCoflow(coflow.name, out_bytes, in_bytes,
-                                            pairs))
+        active.append(cloud.active_of(coflow.name, (
+            (plan.hosts[flow.src], plan.hosts[flow.dst], flow.size_bytes)
+            for flow in coflow.flows)))
     return tuple(found)
-
-
-def _summed(rows: Iterable[tuple[Key, float]]) -> dict[Key, float]:
-    found: dict[Key, float] = {}
-    for key, value in rows:
-        found[key] = found.get(key, 0.0) + value
-    return found
 
 
 def link_bytes(coflows: Sequence[coflow_model.Coflow], hosts: Hosts
                 ) -> Mapping[tuple[str, int], float]:
     """By host and end, what its link carries."""
-    return _summed(
-        ((at[end], side), flow.size_bytes)
-        for coflow, at in zip(coflows, hosts) for flow in coflow.flows
-        for side, end in enumerate((flow.src, flow.dst)))
+    found: dict[tuple[str, int], float] = {}
+    for coflow, at in zip(coflows, hosts):
+        for flow in coflow.flows:
+            for end in ((at[flow.src], 0), (at[flow.dst], 1)):
+                found[end] = found.get(end, 0.0) + flow.size_bytes
+    return found
 
 
 def options(cell: Cell) -> schedule_input.Options:
@@ -317,11 +305,8 @@ def fluid_s(cell: Cell) -> list[float]:
 
 def least_mean_s(case: Case, link_bps: float) -> float:
     """Lower bound on the mean CCT of any schedule at the case's hosts."""
-    number = {name: i for i, name in enumerate(sorted(
-        {host for its in case.hosts.values() for host in its}))}
-    return bound.least_mean_cct_s(demands.fabric_of(
-        np.full(2 * len(number), link_bps), [cloud.demand_of(
-            one.coflow, np.array([number[host] for host
-                                  in case.hosts[one.coflow.name]]))
-            for one in case.coflows]),
-        np.array([one.start_s for one in case.coflows]))
+    names = sorted({host for its in case.hosts.values() for host in its})
+    return optimum.least_placed_s(
+        [cluster.Host(name, (), link_bps, link_bps) for name in names],
+        [(one.coflow, case.hosts[one.coflow.name]) for one in case.coflows],
+        [one.start_s for one in case.coflows])

@@ -2,11 +2,13 @@
 
 """Lower bounds on the mean CCT of simulated groups."""
 
+from collections.abc import Iterable
 from collections.abc import Sequence
 
 import numpy as np
 
 from virtco.model import cluster
+from virtco.model import coflow as coflow_model
 from virtco_lab.sim import bound
 from virtco_lab.sim import cloud
 from virtco_lab.sim import demands as demand_model
@@ -22,16 +24,27 @@ def least_mean_cct_s(hosts: Sequence[cluster.Host],
     VMs are where the run placed them, and coflows are released when they
     started in that run.
     """
+    return least_placed_s(
+        hosts, [(coflow, result.hosts[group.name]) for group in groups
+                for coflow in group.coflows],
+        [row.start_s for row in result.coflows])
+
+
+def least_placed_s(hosts: Iterable[cluster.Host], placed: Iterable[
+        tuple[coflow_model.Coflow, Sequence[str]]],
+        release_s: Sequence[float]) -> float:
+    """Return a lower bound on the mean CCT of any schedule, in seconds.
+
+    :param placed: each coflow with the host of each of its VMs.
+    :param release_s: time at which each coflow may start.
+    """
+    hosts = tuple(hosts)
     index = {host.name: i for i, host in enumerate(hosts)}
-    cap_bps = np.array([host.egress_bps for host in hosts]
-                       + [host.ingress_bps for host in hosts])
-    demands = [
-        cloud.demand_of(coflow, np.array([
-            index[name] for name in result.hosts[group.name]]))
-        for group in groups for coflow in group.coflows]
-    return bound.least_mean_cct_s(
-        demand_model.fabric_of(cap_bps, demands),
-        np.array([row.start_s for row in result.coflows]))
+    return bound.least_mean_cct_s(demand_model.fabric_of(
+        np.array([host.egress_bps for host in hosts]
+                 + [host.ingress_bps for host in hosts]),
+        [cloud.demand_of(coflow, np.array([index[name] for name in places]))
+         for coflow, places in placed]), np.array(release_s))
 
 
 def least_anywhere_s(hosts: Sequence[cluster.Host],
