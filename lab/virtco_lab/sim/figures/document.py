@@ -20,8 +20,6 @@ from virtco_lab.sim.figures import statements
 
 #: Name of the table of the targets and the results.
 TARGETS = 'targets'
-#: Names of the tables of the papers' statements and of their errors.
-STATEMENTS, ERRATA = 'statements', 'errata'
 #: A table with more is turned on its side.
 MOST_COLUMNS = 10
 
@@ -82,40 +80,34 @@ def _cell(value: outcome.Cell) -> str:
 
 def write(directory: pathlib.Path, figures: Mapping[str, samples.Figure],
           names: Iterable[str]) -> None:
-    """Write the tables of these figures from their records, and the table of
-    the targets.
+    """Write the tables of these figures from their records, and those that
+    cover all records.
     """
-    for name in names:
-        _path(directory, name).write_text(fragment(
-            figures[name], record.read(directory, name)), encoding='utf-8')
-    for name, text in _whole(directory).items():
-        _path(directory, name).write_text(text, encoding='utf-8')
+    for path, text in _tables(directory, figures, names).items():
+        path.write_text(text, encoding='utf-8')
 
 
 def outdated(directory: pathlib.Path, figures: Mapping[str, samples.Figure],
              names: Iterable[str]) -> list[pathlib.Path]:
     """List tables that differ from their records."""
-    wanted = {name: fragment(figures[name], record.read(directory, name))
-              for name in names}
-    wanted |= _whole(directory)
-    paths = []
-    for name, text in wanted.items():
-        path = _path(directory, name)
-        if not path.exists() or path.read_text(encoding='utf-8') != text:
-            paths.append(path)
-    return paths
+    return [path for path, text in _tables(directory, figures, names).items()
+            if not path.exists() or path.read_text(encoding='utf-8') != text]
+
+
+def _tables(directory: pathlib.Path, figures: Mapping[str, samples.Figure],
+            names: Iterable[str]) -> dict[pathlib.Path, str]:
+    """Format the tables of figures, and those that cover all records."""
+    texts = {name: fragment(figures[name], record.read(directory, name))
+             for name in names}
+    texts |= {
+        TARGETS: targets(directory),
+        'statements': table(statements.COLUMNS, statements.rows(directory)),
+        'errata': table(statements.ERRATA_COLUMNS, statements.errata_rows())}
+    return {_path(directory, name): text for name, text in texts.items()}
 
 
 def _path(directory: pathlib.Path, name: str) -> pathlib.Path:
     return directory / f'{name}.inc'
-
-
-def _whole(directory: pathlib.Path) -> dict[str, str]:
-    """Format the tables that cover all records, by name."""
-    return {
-        TARGETS: targets(directory),
-        STATEMENTS: table(statements.COLUMNS, statements.rows(directory)),
-        ERRATA: table(statements.ERRATA_COLUMNS, statements.errata_rows())}
 
 
 def targets(directory: pathlib.Path) -> str:
