@@ -220,11 +220,8 @@ def estimates_by(readings: Matrix, truth_bps: Matrix) -> dict[str, Matrix]:
     pairs = ~np.eye(N_HOSTS, dtype=bool)
     rates = {'truth': truth_bps[pairs],
              **rpca_dynamics.estimates_of(readings[:, pairs])}
-    found = {}
-    for name, row in rates.items():
-        found[name] = np.ones((N_HOSTS, N_HOSTS))
-        found[name][pairs] = row
-    return found
+    return {name: clouds.whole(row, N_HOSTS, 1.0)
+            for name, row in rates.items()}
 
 
 def _error(estimate: Matrix, truth_bps: Matrix) -> float:

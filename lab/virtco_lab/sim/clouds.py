@@ -92,6 +92,17 @@ class Cloud:
         return np.array([self.snapshot() for _ in range(n)])
 
 
+def whole(rates: Matrix, n_hosts: int, own: float = 0.0) -> Matrix:
+    """Return the rates of all pairs as a matrix, shape (n_hosts, n_hosts).
+
+    :param rates: rows of the matrix without its diagonal, one after another.
+    :param own: value of the diagonal.
+    """
+    found = np.full((n_hosts, n_hosts), own)
+    found[~np.eye(n_hosts, dtype=bool)] = rates
+    return found
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Cluster:
     """The paper's simulated cluster: racks of hosts under one switch.

@@ -44,18 +44,13 @@ def _rng(seed: int, figure: int) -> np.random.Generator:
 def estimates_of(readings: Matrix, truth: Matrix) -> dict[str, Matrix]:
     """Estimate the rates of all pairs in each way, from (n, hosts, hosts)."""
     n_hosts = readings.shape[1]
-    pairs = ~np.eye(n_hosts, dtype=bool)
-    flat = readings[:, pairs]
-    found = {'heuristics': flat.mean(axis=0)}
-    for one in constant.Estimator:
-        found[str(one)] = constant.estimate(flat, one)
+    flat = readings[:, ~np.eye(n_hosts, dtype=bool)]
+    found = {'heuristics': flat.mean(axis=0), **{
+        str(one): constant.estimate(flat, one) for one in constant.Estimator}}
     chosen = constant.choose(constant.held_out_errors(flat))
     found['chosen'] = found[str(chosen)]
-    full = {'truth': truth}
-    for name, rates in found.items():
-        full[name] = np.zeros((n_hosts, n_hosts))
-        full[name][pairs] = rates
-    return full
+    return {'truth': truth, **{name: clouds.whole(rates, n_hosts)
+                               for name, rates in found.items()}}
 
 
 def plans_of(estimates: dict[str, Matrix], root: int, volumes: Matrix
