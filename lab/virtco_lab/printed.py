@@ -15,7 +15,6 @@ import docutils.parsers.rst.roles
 
 from virtco import exception
 from virtco_lab.sim import figures
-from virtco_lab.sim.figures import document
 from virtco_lab.sim.figures import plots
 from virtco_lab.sim.figures import record
 from virtco_lab.sim.figures import samples
@@ -106,18 +105,3 @@ def _plain(name: str, rawtext: str, text: str, lineno: int, inliner: object,
     """Render a reference to another page as its words."""
     match = _TARGET.match(text)
     return [docutils.nodes.emphasis(rawtext, match[1] if match else text)], []
-
-
-def outdated() -> list[pathlib.Path]:
-    """List tables of the page that differ from their records."""
-    return document.outdated(record.DIRECTORY, figures.FIGURES, _recorded())
-
-
-def render() -> None:
-    """Write the tables of the page again from the records."""
-    document.write(record.DIRECTORY, figures.FIGURES, _recorded())
-
-
-def _recorded() -> list[str]:
-    return [name for name in figures.FIGURES
-            if (record.DIRECTORY / f'{name}.json').exists()]

@@ -110,9 +110,7 @@ def run(args: argparse.Namespace) -> int:
         raise exception.Invalid(field='--topology', value=str(args.topology),
                                 limit='an existing file')
     if args.render:
-        document.write(args.record, figures.FIGURES, [
-            name for name in _names(args)
-            if (args.record / f'{name}.json').exists()])
+        document.write(args.record, figures.FIGURES, _names(args))
         return 0
     chosen = _chosen(args, trace)
     kinds = training_files.load(args.workload, _say)

@@ -96,9 +96,9 @@ def outdated(directory: pathlib.Path, figures: Mapping[str, samples.Figure],
 
 def _tables(directory: pathlib.Path, figures: Mapping[str, samples.Figure],
             names: Iterable[str]) -> dict[pathlib.Path, str]:
-    """Format the tables of figures, and those that cover all records."""
+    """Format the tables of recorded figures, and those of all records."""
     texts = {name: fragment(figures[name], record.read(directory, name))
-             for name in names}
+             for name in names if (directory / f'{name}.json').exists()}
     texts |= {
         TARGETS: targets(directory),
         'statements': table(statements.COLUMNS, statements.rows(directory)),
