@@ -113,8 +113,8 @@ class Keeper:
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir(mode=0o755)
         self.layout.save()
-        self._fabric.build(fabrics.Uplink(host, self.layout.rate_bps)
-                           for host in self.layout.computes)
+        self._fabric.build(dict.fromkeys(self.layout.computes,
+                                         self.layout.rate_bps))
         # All that is started from now on is there, too.
         namespaces.enter(self._fabric.control)
         tls.make(home / 'tls', self.layout.address)

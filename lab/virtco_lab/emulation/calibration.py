@@ -5,7 +5,6 @@
 
 from virtco import units
 from virtco_lab.emulation import fabric
-from virtco_lab.emulation import janitor
 from virtco_lab.emulation import namespaces
 from virtco_lab.emulation import traffic
 from virtco_lab.emulation import transfers
@@ -33,9 +32,7 @@ def measure_bps() -> float:
     Their links are so fast that the processors are the limit, and whatever
     else the machine does now. It takes two seconds.
     """
-    with janitor.run() as run, fabric.Fabric(run) as trial:
-        trial.build(fabric.Uplink(host, _TRIAL_LINK_BPS)
-                    for host in ('h0', 'h1'))
+    with fabric.built(dict.fromkeys(('h0', 'h1'), _TRIAL_LINK_BPS)) as trial:
         vms = [trial.add_vm(f'v{i}', f'h{i % 2}') for i in range(4)]
         for vm in vms:
             namespaces.limit_segments(vm.namespace, ('eth0',), _SLOW_SEGMENTS)

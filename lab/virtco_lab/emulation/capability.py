@@ -38,7 +38,7 @@ def check() -> None:
         raise CannotEmulate(why=str(error)) from error
     try:
         with fabric.Fabric(run) as trial:
-            trial.build([fabric.Uplink('try', 1e8)])
+            trial.build({'try': 1e8})
             trial.add_vm('try', 'try')
     except subprocess.CalledProcessError as error:
         raise CannotEmulate(

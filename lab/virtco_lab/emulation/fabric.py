@@ -14,6 +14,7 @@ listens on or talks over the machine's own network.
 
 import collections
 import collections.abc
+import contextlib
 import dataclasses
 import ipaddress
 import pathlib
@@ -24,6 +25,7 @@ from pyroute2.netlink.rtnl import ndmsg
 from pyroute2.netlink.rtnl import rt_scope
 
 from virtco import exception
+from virtco_lab.emulation import janitor
 from virtco_lab.emulation import namespaces
 from virtco_lab.emulation import shaping
 
@@ -37,14 +39,6 @@ _MGMT_NET = ipaddress.ip_network('172.30.0.0/16')
 _RTAX_RTO_MIN = 13  # of linux/rtnetlink.h
 _RTO_MIN_MS = 3_000
 _EARLY_RETRANS = pathlib.Path('/proc/sys/net/ipv4/tcp_early_retrans')
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Uplink:
-    """A hypervisor's cable: its name and rate each way."""
-
-    host: str
-    rate_bps: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -104,19 +98,18 @@ class Fabric:
         """IPv4 address of the control namespace in the management network."""
         return str(_MGMT_NET[1])
 
-    def build(self, uplinks: collections.abc.Iterable[Uplink],
-              on_host: collections.abc.Callable[[str], object] | None = None
-              ) -> None:
-        """Make the core, the management network and every hypervisor."""
+    def build(self, rates_bps: collections.abc.Mapping[str, float]) -> None:
+        """Make the core, the management network and every hypervisor.
+
+        :param rates_bps: rate of each hypervisor's cable, each way.
+        """
         self._make(self.core)
         self._make_bridge(self.core, CORE_BRIDGE)
         self._make(self.control)
         self._make_bridge(self.control, MGMT_DEV, self.control_address,
                           _MGMT_NET.prefixlen)
-        for uplink in uplinks:
-            self._add_hypervisor(uplink)
-            if on_host is not None:
-                on_host(uplink.host)
+        for host, rate_bps in rates_bps.items():
+            self._add_hypervisor(host, rate_bps)
 
     def set_uplink_rate(self, host: str, rate_bps: float) -> None:
         """Change the rate of the cable each way; nobody is told."""
@@ -196,27 +189,26 @@ class Fabric:
             netlink.close()
         self._netlink.clear()
 
-    def _add_hypervisor(self, uplink: Uplink) -> None:
+    def _add_hypervisor(self, host: str, rate_bps: float) -> None:
         number = len(self.hypervisors)
         made = Hypervisor(
-            uplink.host, namespaces.name(self.run, uplink.host),
+            host, namespaces.name(self.run, host),
             str(DATA_NET[number + 1]), str(_MGMT_NET[256 + number + 1]))
         self._make(made.namespace)
-        self._cable(self.core, uplink.host, made.namespace, UPLINK_DEV)
-        self._enslave(self.core, uplink.host, CORE_BRIDGE)
-        ifb = shaping.ifb_name(uplink.host)
+        self._cable(self.core, host, made.namespace, UPLINK_DEV)
+        self._enslave(self.core, host, CORE_BRIDGE)
+        ifb = shaping.ifb_name(host)
         self._netlink[self.core].link('add', ifname=ifb, kind='ifb')
         self._up(self.core, ifb)
-        shaping.run_batch(self.core, shaping.limit_commands(
-            uplink.host, uplink.rate_bps))
+        shaping.run_batch(self.core, shaping.limit_commands(host, rate_bps))
         self._make_bridge(made.namespace, VM_BRIDGE, made.address,
                           DATA_NET.prefixlen)
         self._enslave(made.namespace, UPLINK_DEV, VM_BRIDGE)
-        self._cable(self.control, uplink.host, made.namespace, MGMT_DEV)
-        self._enslave(self.control, uplink.host, MGMT_DEV)
+        self._cable(self.control, host, made.namespace, MGMT_DEV)
+        self._enslave(self.control, host, MGMT_DEV)
         self._up(made.namespace, MGMT_DEV, made.mgmt_address,
                  _MGMT_NET.prefixlen)
-        self.hypervisors[uplink.host] = made
+        self.hypervisors[host] = made
 
     def _make(self, namespace: str) -> None:
         namespaces.create(namespace)
@@ -256,6 +248,15 @@ class Fabric:
         if not found:
             raise exception.NotFound(what='Interface', id=dev)
         return int(found[0])
+
+
+@contextlib.contextmanager
+def built(rates_bps: collections.abc.Mapping[str, float]
+          ) -> collections.abc.Iterator[Fabric]:
+    """Build a fabric in a run of its own; remove all of it at last."""
+    with janitor.run() as run, Fabric(run) as fabric:
+        fabric.build(rates_bps)
+        yield fabric
 
 
 def _mac(number: int) -> str:

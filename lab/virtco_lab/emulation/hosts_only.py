@@ -19,7 +19,6 @@ from virtco.client import v1
 from virtco.topology import tree
 from virtco.wire import check as wire
 from virtco_lab.emulation import fabric as fabric_module
-from virtco_lab.emulation import janitor
 from virtco_lab.emulation import namespaces
 from virtco_lab.emulation import process
 from virtco_lab.emulation import services
@@ -86,11 +85,9 @@ def cloud(plane: tree.Plane, link_bps: float, debug: bool = False
     :param debug: let the controller log all that it measures.
     """
     children: list[process.Child] = []
-    with (janitor.run() as run, tempfile.TemporaryDirectory() as folder,
-          fabric_module.Fabric(run) as fabric):
+    with (tempfile.TemporaryDirectory() as folder, fabric_module.built(
+            dict.fromkeys(plane.hosts(), link_bps)) as fabric):
         state = pathlib.Path(folder)
-        fabric.build(fabric_module.Uplink(host, link_bps)
-                     for host in plane.hosts())
         switches.grow(fabric, plane)
         children.append(services.start_controller(
             fabric, state, state, debug,

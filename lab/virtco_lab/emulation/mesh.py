@@ -21,7 +21,6 @@ from numpy import typing as npt
 from virtco import units
 from virtco.advise import trees
 from virtco_lab.emulation import fabric as fabric_module
-from virtco_lab.emulation import janitor
 from virtco_lab.emulation import namespaces
 from virtco_lab.emulation import shaping
 
@@ -52,13 +51,12 @@ class Mesh:
     def built(self) -> Iterator['Mesh']:
         """Build the hosts with one rate for all pairs; remove them at last."""
         n_hosts = len(self.names)
-        with (janitor.run() as self.run,
-              fabric_module.Fabric(self.run) as self._fabric,
+        with (fabric_module.built(dict.fromkeys(self.names, self.rate_bps)
+                                  ) as self._fabric,
               contextlib.ExitStack() as stack,
               concurrent.futures.ThreadPoolExecutor(
                   2 * n_hosts) as self._pool):
-            self._fabric.build(fabric_module.Uplink(name, self.rate_bps)
-                               for name in self.names)
+            self.run = self._fabric.run
             self.set_rates(np.full((n_hosts, n_hosts), self.rate_bps),
                            'add')
             for dst in range(n_hosts):

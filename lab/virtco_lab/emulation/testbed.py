@@ -131,8 +131,8 @@ class Testbed:
     def build(self) -> None:
         """Make the namespaces and the links."""
         self.config.logs.mkdir(parents=True, exist_ok=True)
-        self.fabric.build(fabric_module.Uplink(host, self.config.rate_bps)
-                          for host in self.config.hosts)
+        self.fabric.build(dict.fromkeys(self.config.hosts,
+                                        self.config.rate_bps))
         if self.config.slow_host is not None:
             self.fabric.set_uplink_rate(self.config.slow_host,
                                         self.config.rate_bps / 2)

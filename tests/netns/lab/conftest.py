@@ -22,8 +22,8 @@ def make_fabric(run):
     def make(rates_bps):
         fabric = fabric_module.Fabric(run)
         made.append(fabric)
-        fabric.build(fabric_module.Uplink(f'h{i}', rate_bps)
-                     for i, rate_bps in enumerate(rates_bps))
+        fabric.build({f'h{i}': rate_bps
+                      for i, rate_bps in enumerate(rates_bps)})
         return fabric
 
     yield make

@@ -36,7 +36,7 @@ import pathlib
 run = namespaces.new_run()
 janitor.Janitor(run)
 made = fabric.Fabric(run)
-made.build([fabric.Uplink('h0', 1e8)])
+made.build({'h0': 1e8})
 child = process.Child('a sleeper', ['sleep', '600'], pathlib.Path('/dev/null'),
                       namespace=made.hypervisors['h0'].namespace)
 print(run, child.popen.pid, flush=True)

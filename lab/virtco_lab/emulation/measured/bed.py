@@ -20,7 +20,6 @@ from virtco.measure import calibration
 from virtco.wire import probe as wire
 from virtco_lab.emulation import extent
 from virtco_lab.emulation import fabric as fabric_module
-from virtco_lab.emulation import janitor
 from virtco_lab.emulation import namespaces
 from virtco_lab.emulation import shaping
 
@@ -68,17 +67,14 @@ class Bed:
     @contextlib.contextmanager
     def built(self) -> Iterator['Bed']:
         """Build the hosts with their rates, and remove them afterwards."""
-        with (janitor.run() as run, fabric_module.Fabric(run) as fabric,
+        with (fabric_module.built(self.rates_bps) as self.fabric,
               contextlib.ExitStack() as self._stack):
-            self.fabric = fabric
-            fabric.build(fabric_module.Uplink(host, rate_bps)
-                         for host, rate_bps in self.rates_bps.items())
             for host, rate_bps in self.rates_bps.items():
                 if self._bucket_bytes:
-                    shaping.run_batch(fabric.core, shaping.limit_commands(
+                    shaping.run_batch(self.fabric.core, shaping.limit_commands(
                         host, rate_bps, verb='change',
                         burst_bytes=self._bucket_bytes))
-                hypervisor = fabric.hypervisors[host]
+                hypervisor = self.fabric.hypervisors[host]
                 self._start(host, hypervisor.namespace,
                             hypervisor.address)
             yield self

@@ -62,8 +62,8 @@ class Fabric:
                 mgmt_address=f'172.30.0.{10 + number}')
             for number in (1, 2)}
 
-    def build(self, uplinks):
-        self.story.append(f'build {[(u.host, u.rate_bps) for u in uplinks]}')
+    def build(self, rates_bps):
+        self.story.append(f'build {list(rates_bps.items())}')
 
     def close(self):
         self.story.append('close the fabric')

@@ -57,11 +57,11 @@ def _story(monkeypatch):
         def __exit__(self, *error):
             made.append('closed')
 
-        def build(self, uplinks):
-            for one in uplinks:
-                made.append((one.host, one.rate_bps))
-                self.hypervisors[one.host] = types.SimpleNamespace(
-                    namespace=f'ns-{one.host}', address=f'ip-{one.host}')
+        def build(self, rates_bps):
+            for host, rate_bps in rates_bps.items():
+                made.append((host, rate_bps))
+                self.hypervisors[host] = types.SimpleNamespace(
+                    namespace=f'ns-{host}', address=f'ip-{host}')
 
         def add_vm(self, vm, host):
             made.append((vm, host))
@@ -90,7 +90,7 @@ def _story(monkeypatch):
     monkeypatch.setattr(beds.namespaces, 'new_run', lambda: 'abc123')
     monkeypatch.setattr(beds.namespaces, 'executor', executor)
     monkeypatch.setattr(beds.namespaces, 'netlink', netlink)
-    monkeypatch.setattr(beds.janitor, 'Janitor', lambda run: (
+    monkeypatch.setattr(beds.fabric_module.janitor, 'Janitor', lambda run: (
         types.SimpleNamespace(dismiss=lambda: made.append('dismissed'))))
     monkeypatch.setattr(beds.fabric_module, 'Fabric', Fabric)
     monkeypatch.setattr(beds.shaping, 'run_batch', lambda *words: (

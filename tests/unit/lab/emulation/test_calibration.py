@@ -24,8 +24,8 @@ def _bed(monkeypatch):
         def __exit__(self, *error):
             made.story.append('closed')
 
-        def build(self, uplinks):
-            made.story.append([(one.host, one.rate_bps) for one in uplinks])
+        def build(self, rates_bps):
+            made.story.append(list(rates_bps.items()))
 
         def add_vm(self, vm, host):
             made.story.append((vm, host))
@@ -60,7 +60,7 @@ def _bed(monkeypatch):
 
     monkeypatch.setattr(calibration.namespaces, 'new_run', lambda: 'abc123')
     monkeypatch.setattr(calibration.namespaces, 'netlink', netlink)
-    monkeypatch.setattr(calibration.janitor, 'Janitor', lambda run: (
+    monkeypatch.setattr(calibration.fabric.janitor, 'Janitor', lambda run: (
         types.SimpleNamespace(dismiss=lambda: made.story.append('swept'))))
     monkeypatch.setattr(calibration.fabric, 'Fabric', Fabric)
     monkeypatch.setattr(calibration.transfers, 'Transfer', Transfer)

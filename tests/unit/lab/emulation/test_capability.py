@@ -31,8 +31,8 @@ def _machine(monkeypatch):
         def __exit__(self, *error):
             made.story.append('closed')
 
-        def build(self, uplinks):
-            made.story.append([(one.host, one.rate_bps) for one in uplinks])
+        def build(self, rates_bps):
+            made.story.append(list(rates_bps.items()))
             if made.error:
                 raise made.error
 

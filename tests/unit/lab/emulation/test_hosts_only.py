@@ -55,8 +55,8 @@ def _story(monkeypatch):
         def __exit__(self, *error):
             made.append('closed')
 
-        def build(self, uplinks):
-            made.append([(one.host, one.rate_bps) for one in uplinks])
+        def build(self, rates_bps):
+            made.append(list(rates_bps.items()))
 
     def start(name):
         def call(*args):
@@ -76,9 +76,10 @@ def _story(monkeypatch):
     monkeypatch.setattr(hosts_only.namespaces, 'new_run', lambda: 'abc123')
     monkeypatch.setattr(hosts_only.namespaces, 'call', lambda name, function: (
         function() if name == 'control' else None))
-    monkeypatch.setattr(hosts_only.janitor, 'Janitor', lambda run: (
+    fabric = hosts_only.fabric_module
+    monkeypatch.setattr(fabric.janitor, 'Janitor', lambda run: (
         types.SimpleNamespace(dismiss=lambda: made.append('dismissed'))))
-    monkeypatch.setattr(hosts_only.fabric_module, 'Fabric', Fabric)
+    monkeypatch.setattr(fabric, 'Fabric', Fabric)
     monkeypatch.setattr(hosts_only.switches, 'grow',
                         lambda fabric, plane: made.append('grown'))
     monkeypatch.setattr(hosts_only.v1, 'Client', Client)

@@ -22,7 +22,7 @@ def _story(monkeypatch):
         core = 'core'
 
         def __init__(self, run):
-            assert run == 'abc123'
+            self.run = run
             self.hypervisors = {}
 
         def __enter__(self):
@@ -31,19 +31,19 @@ def _story(monkeypatch):
         def __exit__(self, *error):
             made.append('closed')
 
-        def build(self, uplinks):
-            for number, one in enumerate(uplinks):
-                made.append((one.host, one.rate_bps))
-                self.hypervisors[one.host] = types.SimpleNamespace(
-                    namespace=f'ns-{one.host}',
-                    address=f'127.0.0.{number + 1}')
+        def build(self, rates_bps):
+            for number, host in enumerate(rates_bps):
+                made.append((host, rates_bps[host]))
+                self.hypervisors[host] = types.SimpleNamespace(
+                    namespace=f'ns-{host}', address=f'127.0.0.{number + 1}')
 
     monkeypatch.setattr(mesh_module.namespaces, 'new_run', lambda: 'abc123')
     monkeypatch.setattr(mesh_module.namespaces, 'call',
                         lambda name, function: function())
-    monkeypatch.setattr(mesh_module.janitor, 'Janitor', lambda run: (
+    fabric = mesh_module.fabric_module
+    monkeypatch.setattr(fabric.janitor, 'Janitor', lambda run: (
         types.SimpleNamespace(dismiss=lambda: made.append('dismissed'))))
-    monkeypatch.setattr(mesh_module.fabric_module, 'Fabric', Fabric)
+    monkeypatch.setattr(fabric, 'Fabric', Fabric)
     monkeypatch.setattr(mesh_module.shaping, 'run_batch', lambda *words: (
         made.append(words)))
     return made

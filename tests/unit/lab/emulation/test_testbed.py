@@ -41,8 +41,8 @@ class Fabric:
     def __init__(self, story):
         self._story = story
 
-    def build(self, uplinks):
-        self._story.append(f'build {[(u.host, u.rate_bps) for u in uplinks]}')
+    def build(self, rates_bps):
+        self._story.append(f'build {list(rates_bps.items())}')
 
     def __getattr__(self, name):
         if name not in ('set_uplink_rate', 'clear_uplink', 'add_vm',
