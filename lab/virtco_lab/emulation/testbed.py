@@ -258,27 +258,30 @@ class Testbed:
         return future.result()
 
     def launch(self, name: str, n_vms: int, flavor_name: str,
-               hints: dict[str, str],
+               hints: dict[str, str] | None,
                on_count: OnCount = lambda count: None,
-               hosts: collections.abc.Sequence[str] | None = None
-               ) -> list[nova_client.Server]:
+               hosts: collections.abc.Sequence[str] | None = None,
+               project: str | None = None) -> list[nova_client.Server]:
         """Create a group through Nova's API and boot its VMs.
 
         They boot on the hosts that Nova chose, or without Nova the controller.
 
+        :param hints: scheduler hints; None: the controller is not told.
         :param on_count: called with the number of active servers from time to
             time.
         :param hosts: hosts to boot them on instead; without Nova only.
+        :param project: project of the group; without Nova only.
         """
-        cloud = self._cloud
+        cloud = typing.cast(planned_cloud.PlannedCloud, self._cloud)
+        whose = {} if project is None else {'project': project}
 
         def create() -> list[nova_client.Server]:
             if hosts is None:
-                return cloud.create_group(name, n_vms, hints,
-                                          flavor=flavor_name)
-            assert isinstance(cloud, planned_cloud.PlannedCloud)
+                return cloud.create_group(name, n_vms, hints or {},
+                                          flavor=flavor_name, **whose)
             made = cloud.boot(name, hosts, flavor_name)
-            cloud.tell(made, name, hints)
+            if hints is not None:
+                cloud.tell(made, name, hints, **whose)
             return made
 
         servers = self._ask_cloud(

@@ -13,7 +13,6 @@ import socket
 import statistics
 import threading
 import time
-import typing
 
 import numpy as np
 
@@ -28,7 +27,6 @@ from virtco_lab.emulation import extent
 from virtco_lab.emulation import fabric as fabric_module
 from virtco_lab.emulation import measure
 from virtco_lab.emulation import namespaces
-from virtco_lab.emulation import planned_cloud
 from virtco_lab.emulation import scenario
 from virtco_lab.emulation import testbed as testbed_module
 from virtco_lab.sim import training
@@ -86,22 +84,19 @@ class Bed(measure.Datacentre):
         self._setting = setting
         self._size_bytes = round(setting.send_s * units.bps_to_bytes_per_s(
             scenario.goodput_bps(self.config.rate_bps)))
-        cloud = typing.cast(planned_cloud.PlannedCloud, self._cloud)
         self._pairs: list[tuple[fabric_module.VmPort,
                                 fabric_module.VmPort]] = []
         for name in map('job{}'.format, range(setting.n_jobs)):
-            pair = cloud.boot(name, ('h0', 'h1'), testbed_module.flavor(1))
-            self.inside(functools.partial(
-                cloud.tell, pair, name, hints.encode(hints.Hint(
-                    name, coflows=(dataclasses.replace(
-                        coflow_model.Coflow.from_flows(
-                            name, 2, [(0, 1, self._size_bytes)],
-                            iterations=0),
-                        compute_s=setting.compute_s),)))))
-            sender, receiver = (self.fabric.add_vm(
-                server.uuid, str(server.host)) for server in pair)
+            sender, receiver = (
+                self.fabric.vms[server.uuid] for server in self.launch(
+                    name, 2, testbed_module.flavor(1), hints.encode(
+                        hints.Hint(name, coflows=(dataclasses.replace(
+                            coflow_model.Coflow.from_flows(
+                                name, 2, [(0, 1, self._size_bytes)],
+                                iterations=0),
+                            compute_s=setting.compute_s),))),
+                    hosts=('h0', 'h1')))
             self._pairs.append((sender, receiver))
-        self._write_ports(set(self.config.hosts))
         self.wait_enforced({('h0', sender.address, receiver.address)
                             for sender, receiver in self._pairs})
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
 import dataclasses
-import functools
 import itertools
 import math
 import threading
@@ -103,28 +102,15 @@ class Bed(measure.Datacentre):
     def _launch(self, coflows: Sequence[claims.Coflow],
                 claimed: Sequence[claims.Claim], hosts: Hosts | None
                 ) -> list[list[nova_client.Server]]:
-        cloud = typing.cast(planned_cloud.PlannedCloud, self._cloud)
-        groups: list[list[nova_client.Server]] = []
+        groups = []
         for one, claim in zip(coflows, claimed):
             name, at_launch = one.coflow.name, claim.at_launch()
-            # Nobody inherits the debts of a run before.
-            project = uuid.uuid4().hex
-            if hosts is None:
-                assert at_launch is not None
-                groups.append(self.inside(functools.partial(
-                    cloud.create_group, name, one.coflow.n_vms,
-                    misled.hint(one, at_launch),
-                    flavor=testbed_module.flavor(1), project=project)))
-                continue
-            groups.append(cloud.boot(name, hosts[name],
-                                     testbed_module.flavor(1)))
-            if at_launch is not None:
-                self.inside(functools.partial(
-                    cloud.tell, groups[-1], name,
-                    misled.hint(one, at_launch), project))
-        for server in itertools.chain(*groups):
-            self.fabric.add_vm(server.uuid, str(server.host))
-        self._write_ports(set(self.config.hosts))
+            groups.append(self.launch(
+                name, one.coflow.n_vms, testbed_module.flavor(1),
+                None if at_launch is None else misled.hint(one, at_launch),
+                hosts=None if hosts is None else hosts[name],
+                # Nobody inherits the debts of a run before.
+                project=uuid.uuid4().hex))
         return groups
 
     @contextlib.contextmanager

@@ -33,12 +33,17 @@ def _bed(monkeypatch):
         def tell(self, servers, name, hints):
             made.told.append((name, hints))
 
+        def wait_active(self, servers, note):
+            return servers
+
     class Fabric:
+        vms = {}
+
         def add_vm(self, vm, host):
-            number = len(made.story)
             made.story.append((vm, host))
-            return fabric_module.VmPort(vm, host, f'ns-{vm}', f'tap-{vm}',
-                                        f'mac-{vm}', f'127.0.1.{number}')
+            self.vms[vm] = fabric_module.VmPort(
+                vm, host, f'ns-{vm}', f'tap-{vm}', f'mac-{vm}',
+                f'127.0.1.{len(self.vms)}')
 
     @contextlib.contextmanager
     def without_enforcement():
@@ -51,7 +56,8 @@ def _bed(monkeypatch):
     scale = training.cases.Scale(2, 8e5)
     made.bed = bed = training.Bed(training.cases.hosts(scale, 0, False), scale,
                                   pathlib.Path('logs'), drawing.Display(), 2)
-    bed._cloud, bed.fabric, bed.inside = Cloud(), Fabric(), lambda call: call()
+    bed._cloud, bed.fabric, bed.inside = (
+        Cloud(), Fabric(), lambda call, *_: call())
     bed._write_ports = lambda hosts: made.story.append(sorted(hosts))
     bed.wait_enforced, bed.without_enforcement = (
         made.story.append, without_enforcement)
@@ -61,9 +67,10 @@ def _bed(monkeypatch):
 
 def test_a_pair_of_vms_for_each_job_between_two_hypervisors(bed):
     assert bed.story == [
-        ('job0-0', 'h0'), ('job0-1', 'h1'), ('job1-0', 'h0'), ('job1-1', 'h1'),
-        ['h0', 'h1'], {('h0', '127.0.1.0', '127.0.1.1'),
-                       ('h0', '127.0.1.2', '127.0.1.3')}]
+        ('job0-0', 'h0'), ('job0-1', 'h1'), ['h0', 'h1'],
+        ('job1-0', 'h0'), ('job1-1', 'h1'), ['h0', 'h1'], {
+            ('h0', '127.0.1.0', '127.0.1.1'),
+            ('h0', '127.0.1.2', '127.0.1.3')}]
     # Half a second of what is payload.
     assert bed.bed._size_bytes == pytest.approx(0.5e5, rel=0.06)
     assert bed.bed._size_bytes < 0.5e5

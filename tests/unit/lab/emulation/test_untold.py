@@ -51,6 +51,10 @@ class Cloud:
         self._story.append(('boot', name, hosts, flavor))
         return self._servers(name, hosts)
 
+    def wait_active(self, servers, note):
+        note(len(servers))
+        return servers
+
     def tell(self, servers, name, hint, project):
         self._story.append(('tell', name, len(servers)))
         self.projects.add(project)
@@ -78,7 +82,8 @@ def _bed(monkeypatch, tmp_path):
             ('introduce', sorted((a.vm, b.vm) for a, b in pairs))))
     found._inside = types.SimpleNamespace(submit=lambda function: _submit(
         function))
-    found.inside = lambda function: function()
+    found.inside = lambda function, *_: function()
+    found._nova = None
     found.change_settings = story.append
     found.wait_enforced = lambda pairs: story.append(
         ('enforced', sorted(pairs)))
@@ -137,8 +142,8 @@ def test_the_controller_chooses_where_it_hears_of_all_in_time(bed):
                                starvation.Usage(0.25, {}))
     assert bed.story == [
         {'planner': 'spread', 'order': 'mrtf', 'objective': 'online'},
-        ('create', 'c0', 2, 'slot1'), ('create', 'c1', 3, 'slot1'),
-        ('ports', ['h0', 'h1']),
+        ('create', 'c0', 2, 'slot1'), ('ports', ['h0', 'h1']),
+        ('create', 'c1', 3, 'slot1'), ('ports', ['h0', 'h1']),
         ('enforced', [('h0', 'ip-c0-0', 'ip-c0-1'),
                       ('h0', 'ip-c1-1', 'ip-c1-2')]),
         ('introduce', [('c0-0', 'c0-1'), ('c1-0', 'c1-1'),
@@ -158,11 +163,13 @@ def test_the_controller_chooses_where_it_hears_of_all_in_time(bed):
 
 def test_who_knows_where_its_vms_are_tells_so(bed):
     bed.send(COFLOWS, [claims.Claim(), claims.Claim(is_sized=False)], HOSTS)
-    assert bed.story[1:5] == [
+    assert bed.story[1:7] == [
         ('boot', 'c0', ('h0', 'h1'), 'slot1'), ('tell', 'c0', 2),
-        ('boot', 'c1', ('h0', 'h0', 'h1'), 'slot1'), ('tell', 'c1', 3)]
+        ('ports', ['h0', 'h1']),
+        ('boot', 'c1', ('h0', 'h0', 'h1'), 'slot1'), ('tell', 'c1', 3),
+        ('ports', ['h0', 'h1'])]
     # Of one without sizes each pair between hosts is known.
-    assert bed.story[6] == ('enforced', sorted([
+    assert bed.story[7] == ('enforced', sorted([
         ('h0', 'ip-c0-0', 'ip-c0-1'), ('h0', 'ip-c1-0', 'ip-c1-2'),
         ('h0', 'ip-c1-1', 'ip-c1-2'), ('h1', 'ip-c1-2', 'ip-c1-0'),
         ('h1', 'ip-c1-2', 'ip-c1-1')]))
@@ -173,7 +180,7 @@ def test_a_late_coflow_is_told_while_bytes_move(bed):
     coflows = (COFLOWS[0], _coflow('c1', 3, [(1, 2, 5)], 0.04))
     sent = bed.send(coflows, [claims.Claim(late_s=0.02), claims.Claim(
         late_s=0.01)], HOSTS)
-    assert ('enforced', []) in bed.story[:6]
+    assert ('enforced', []) in bed.story[:7]
     told = [line for line in bed.story[1:] if line[0] == 'tell']
     assert told == [('tell', 'c0', 2), ('tell', 'c1', 3)]
     first_s, second_s = sent.told_s
