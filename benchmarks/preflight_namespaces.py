@@ -89,7 +89,8 @@ def run(n_trials: int, n_healthy: int, seed: int = 0
             cloud.fabric.set_uplink_rate(host, LINK_BPS)
             switches.set_uplink(cloud.fabric, leaf, HEALTHY)
             yield _trial(found, host, leaf)
-        logged = dict(_READINGS.findall(cloud.log.read_text()))
+        logged = dict(_READINGS.findall((
+            cloud.config.logs / 'controller.log').read_text()))
         if healthy:
             yield _noise([json.loads(logged[one]) for one in healthy])
 

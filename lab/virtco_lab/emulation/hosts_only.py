@@ -18,33 +18,20 @@ from typing import TypeVar
 from virtco.client import v1
 from virtco.topology import tree
 from virtco.wire import check as wire
-from virtco_lab.emulation import fabric as fabric_module
-from virtco_lab.emulation import namespaces
-from virtco_lab.emulation import process
-from virtco_lab.emulation import services
 from virtco_lab.emulation import switches
+from virtco_lab.emulation import testbed
 
-POLL_S = 0.2
+#: Time after which a host's report tells where it is reached.
+_REACHED_S = 0.2
 T = TypeVar('T')
 
 
-class Cloud:
-    """Controller and edge modules on hosts without VMs.
-
-    :ivar log: log of the controller.
-    """
-
-    def __init__(self, fabric: fabric_module.Fabric,
-                 children: Sequence[process.Child], log: pathlib.Path):
-        self.fabric = fabric
-        self.log = log
-        self._children = children
-        self._client = v1.Client(services.controller_url(fabric))
+class Cloud(testbed.Testbed):
+    """Controller and edge modules on hosts without VMs."""
 
     def ask(self, function: Callable[[v1.Client], T]) -> T:
         """Call the controller's API from where it can be reached."""
-        return namespaces.call(self.fabric.control,
-                               lambda: function(self._client))
+        return self.inside(lambda: function(self._controller))
 
     def check(self, hosts: Sequence[str] | None = None,
               purpose: str = 'check') -> wire.Check:
@@ -55,24 +42,10 @@ class Cloud:
             return self.ask(lambda client: client.check_state(
                 begun.check_id))
 
-        process.wait_until(
-            lambda: state().state not in ('waiting', 'running'),
-            f'the end of the {purpose}', self._children, interval_s=POLL_S,
-            progress=lambda: state().n_rounds_done)
+        self._wait(lambda: state().state not in ('waiting', 'running'),
+                   f'the end of the {purpose}', self._planner,
+                   lambda: state().n_rounds_done)
         return state()
-
-    def wait_for_hosts(self) -> None:
-        """Wait until all edge modules have reported."""
-        def have() -> int:
-            with contextlib.suppress(Exception):
-                return len(self.ask(lambda client: client.hosts()))
-            return 0
-
-        process.wait_until(
-            lambda: have() == len(self.fabric.hypervisors),
-            'all edge modules', self._children, interval_s=POLL_S)
-        # Their first reports are of before they could be reached.
-        time.sleep(POLL_S)
 
 
 @contextlib.contextmanager
@@ -84,21 +57,14 @@ def cloud(plane: tree.Plane, link_bps: float, debug: bool = False
     :param link_bps: rate of each host's link.
     :param debug: let the controller log all that it measures.
     """
-    children: list[process.Child] = []
-    with (tempfile.TemporaryDirectory() as folder, fabric_module.built(
-            dict.fromkeys(plane.hosts(), link_bps)) as fabric):
-        state = pathlib.Path(folder)
-        switches.grow(fabric, plane)
-        children.append(services.start_controller(
-            fabric, state, state, debug,
-            {'probe': {'enabled': False}}))
-        children += [services.start_edge(fabric, host, link_bps, state,
-                                         state)
-                     for host in fabric.hypervisors]
-        made = Cloud(fabric, children, state / 'controller.log')
-        made.wait_for_hosts()
-        try:
-            yield made
-        finally:
-            for child in reversed(children):
-                child.stop()
+    names = tuple(plane.hosts())
+    with (tempfile.TemporaryDirectory() as folder, Cloud(testbed.Config(
+            len(names), link_bps, pathlib.Path(folder), slots=1,
+            with_nova=False, controller={
+                'DEFAULT': {'debug': debug}, 'probe': {'enabled': False}},
+            names=names)) as made):
+        made.build()
+        switches.grow(made.fabric, plane)
+        made.start_services()
+        time.sleep(_REACHED_S)
+        yield made

@@ -73,7 +73,7 @@ def start_page(fabric: fabric_module.Fabric, logs: pathlib.Path
 
 
 def start_controller(fabric: fabric_module.Fabric, state: pathlib.Path,
-                     logs: pathlib.Path, debug: bool = False,
+                     logs: pathlib.Path,
                      options: Options = types.MappingProxyType({})
                      ) -> process.Child:
     """Start ``virtco-controller`` with its embedded defaults on SQLite.
@@ -81,7 +81,6 @@ def start_controller(fabric: fabric_module.Fabric, state: pathlib.Path,
     :param options: instead of the testbed's own, by group.
     """
     groups: dict[str, dict[str, typing.Any]] = {
-        'DEFAULT': {'debug': debug},
         'api': {'host': fabric.control_address, 'port': CONTROLLER_PORT},
         'database': {'connection': f'sqlite:///{state}/controller.sqlite'},
         # The simulator's planner has the same budget. The deadline is below

@@ -48,6 +48,8 @@ class Config:
     :ivar has_page: whether the controller's live page can be seen.
     :ivar with_nova: else servers are placed by asking the controller.
     :ivar controller: options of the controller instead of the testbed's.
+    :ivar names: names of the hypervisors; empty: those of
+        :func:`host_names`.
     """
 
     n_hosts: int
@@ -58,10 +60,11 @@ class Config:
     has_page: bool = False
     with_nova: bool = True
     controller: services.Options = dataclasses.field(default_factory=dict)
+    names: tuple[str, ...] = ()
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        return host_names(self.n_hosts)
+        return self.names or host_names(self.n_hosts)
 
 
 def host_names(n_hosts: int) -> tuple[str, ...]:

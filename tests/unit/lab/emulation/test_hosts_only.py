@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Hypervisors without VMs, with services that the test makes up."""
+"""Hypervisors without VMs, on a testbed that the test makes up."""
 
 import types
 
@@ -11,21 +11,11 @@ from virtco_lab.emulation import hosts_only
 
 
 class Client:
-    """Of a controller; the test says what it answers."""
+    """Of a controller; a check ends when it was asked for twice."""
 
-    def __init__(self, url):
-        assert url == 'http://172.30.0.1:8791'
-        Client.made = self
+    def __init__(self):
         self.asked = []
-        self.n_hosts = [0, ValueError(), 1, 2]
         self.states = ['waiting', 'running', 'done', 'done']
-
-    def hosts(self):
-        found = (self.n_hosts.pop(0) if len(self.n_hosts) > 1
-                 else self.n_hosts[0])
-        if isinstance(found, Exception):
-            raise found
-        return ['x'] * found
 
     def check(self, hosts, purpose):
         self.asked.append((hosts, purpose))
@@ -42,81 +32,54 @@ class Client:
 def _story(monkeypatch):
     made = []
 
-    class Fabric:
-        control, control_address = 'control', '172.30.0.1'
-        hypervisors = {'h0': None, 'h1': None}
+    def init(self, config):
+        self.config, self._controller = config, Client()
+        self.fabric, self._planner = 'fabric', 'planner'
 
-        def __init__(self, run):
-            assert run == 'abc123'
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *error):
-            made.append('closed')
-
-        def build(self, rates_bps):
-            made.append(list(rates_bps.items()))
-
-    def start(name):
-        def call(*args):
-            made.append((f'start {name}', *args[1:3 if name == 'edge'
-                                                else None]))
-            return types.SimpleNamespace(
-                name=name, stop=lambda: made.append(f'stop {name}'))
-        return call
-
-    def wait_until(condition, what, children, *, interval_s, progress=None):
+    def wait(self, condition, what, of, progress):
         turns = 0
         while not condition():
             turns += 1
-        made.append((what, turns, len(children), interval_s,
-                     progress and progress()))
+        made.append((what, turns, of, progress()))
 
-    monkeypatch.setattr(hosts_only.namespaces, 'new_run', lambda: 'abc123')
-    monkeypatch.setattr(hosts_only.namespaces, 'call', lambda name, function: (
-        function() if name == 'control' else None))
-    fabric = hosts_only.fabric_module
-    monkeypatch.setattr(fabric.janitor, 'Janitor', lambda run: (
-        types.SimpleNamespace(dismiss=lambda: made.append('dismissed'))))
-    monkeypatch.setattr(fabric, 'Fabric', Fabric)
+    one = hosts_only.Cloud
+    monkeypatch.setattr(one, '__init__', init)
+    monkeypatch.setattr(one, '_wait', wait)
+    monkeypatch.setattr(one, 'inside', lambda self, function: function())
+    for name in ('build', 'start_services', 'close'):
+        monkeypatch.setattr(one, name,
+                            lambda self, name=name: made.append(name))
     monkeypatch.setattr(hosts_only.switches, 'grow',
-                        lambda fabric, plane: made.append('grown'))
-    monkeypatch.setattr(hosts_only.v1, 'Client', Client)
-    monkeypatch.setattr(hosts_only.process, 'wait_until', wait_until)
+                        lambda fabric, plane: made.append((fabric, plane)))
     monkeypatch.setattr(hosts_only.time, 'sleep', made.append)
-    for name in ('controller', 'edge'):
-        monkeypatch.setattr(hosts_only.services, f'start_{name}', start(name))
     return made
 
 
-PLANE = tree.Plane(roots=(tree.Node('r', ('h0', 'h1')),))
+PLANE = tree.Plane(roots=(tree.Node('r', ('a', 'b')),))
 
 
 def test_hosts_are_built_and_taken_away_again(story):
     with pytest.raises(KeyError), hosts_only.cloud(
             PLANE, 8e6, debug=True) as found:
-        state = found.log.parent
-        assert found.log.name == 'controller.log' and state.is_dir()
-        assert story == [
-            [('h0', 8e6), ('h1', 8e6)], 'grown',
-            ('start controller', state, state, True,
-             {'probe': {'enabled': False}}),
-            ('start edge', 'h0', 8e6), ('start edge', 'h1', 8e6),
-            # None of them answered at first, nor one of them later.
-            ('all edge modules', 3, 3, 0.2, None), 0.2]
+        assert found.config == hosts_only.testbed.Config(
+            2, 8e6, found.config.logs, 1, with_nova=False, controller={
+                'DEFAULT': {'debug': True}, 'probe': {'enabled': False}},
+            names=('a', 'b'))
+        assert found.config.hosts == ('a', 'b')
+        assert found.config.logs.is_dir()
+        assert story == ['build', ('fabric', PLANE), 'start_services', 0.2]
         story.clear()
         raise KeyError
-    assert story == ['stop edge', 'stop edge', 'stop controller', 'closed',
-                     'dismissed']
-    assert not state.exists()
+    assert story == ['close']
+    assert not found.config.logs.exists()
 
 
 def test_a_check_is_waited_for_until_it_is_over(story):
     with hosts_only.cloud(PLANE, 8e6) as found:
         story.clear()
         assert found.check().state == 'done'
-        assert found.check(['h0'], 'discovery').state == 'done'
-    assert Client.made.asked == [(None, 'check'), (['h0'], 'discovery')]
-    assert story[:2] == [('the end of the check', 2, 3, 0.2, 4),
-                         ('the end of the discovery', 0, 3, 0.2, 4)]
+        assert found.check(['a'], 'discovery').state == 'done'
+        assert found.ask(lambda client: client.asked) == [
+            (None, 'check'), (['a'], 'discovery')]
+    assert story[:2] == [('the end of the check', 2, 'planner', 4),
+                         ('the end of the discovery', 0, 'planner', 4)]

@@ -51,10 +51,8 @@ def test_a_controller_runs_in_the_control_namespace(started, tmp_path):
     assert log == tmp_path / 'logs' / 'controller.log'
     assert options == {'namespace': 'virtco-emu-abc123-control'}
     found = _read(argv[-1])
-    defaults = found.pop('DEFAULT')
-    assert defaults == {'debug': 'False'}
-    assert {group: {name: value for name, value in some.items()
-                    if name != 'debug'} for group, some in found.items()} == {
+    assert found.pop('DEFAULT') == {}
+    assert found == {
         'api': {'host': '172.30.0.1', 'port': '8791'},
         'database': {
             'connection': f'sqlite:///{tmp_path}/controller.sqlite'},
@@ -68,9 +66,9 @@ def test_a_controller_runs_in_the_control_namespace(started, tmp_path):
 
 def test_options_of_a_controller_take_the_place_of_the_testbeds(
         started, tmp_path):
-    services.start_controller(_fabric(), tmp_path, tmp_path, debug=True,
-                              options={'probe': {'interval_s': 5},
-                                       'other': {'a': 'b'}})
+    services.start_controller(_fabric(), tmp_path, tmp_path, {
+        'DEFAULT': {'debug': True}, 'probe': {'interval_s': 5},
+        'other': {'a': 'b'}})
     found = _read(tmp_path / 'controller.conf')
     assert found['DEFAULT'] == {'debug': 'True'}
     assert found['probe']['interval_s'] == '5'
