@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 import concurrent.futures
 import contextlib
+import itertools
 import socket
 import threading
 import time
@@ -59,8 +60,8 @@ class Mesh:
             self.run = self._fabric.run
             self.set_rates(np.full((n_hosts, n_hosts), self.rate_bps),
                            'add')
-            for dst in range(n_hosts):
-                self._listen(dst, stack)
+            for pair in itertools.permutations(range(n_hosts), 2):
+                self._connect(*pair, stack)
             yield self
 
     @property
@@ -92,26 +93,18 @@ class Mesh:
                         f'{minor}']
         shaping.run_batch(self._fabric.core, lines)
 
-    def _listen(self, dst: int, stack: contextlib.ExitStack) -> None:
-        """Connect every other host to ``dst`` by TCP; keep both ends."""
-        there = self._fabric.hypervisors[self.names[dst]]
-        with namespaces.call(there.namespace, lambda: socket.create_server(
-                (there.address, 0))) as server:
-            server.settimeout(_TIMEOUT_S)
-            port = server.getsockname()[1]
-            for src, name in enumerate(self.names):
-                if src == dst:
-                    continue
-                here = self._fabric.hypervisors[name]
-                sender = namespaces.call(here.namespace, lambda: (
-                    socket.create_connection((there.address, port),
-                                             _TIMEOUT_S)))
-                receiver, _address = server.accept()
-                for one in (sender, receiver):
-                    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                    one.settimeout(_TIMEOUT_S)
-                    stack.callback(one.close)
-                self._out[src, dst], self._in[src, dst] = sender, receiver
+    def _connect(self, src: int, dst: int, stack: contextlib.ExitStack
+                 ) -> None:
+        """Connect two hosts by TCP; keep both ends."""
+        here, there = (self._fabric.hypervisors[self.names[host]]
+                       for host in (src, dst))
+        ends = namespaces.connect(here.namespace, there.namespace,
+                                  there.address, _TIMEOUT_S)
+        for one in ends:
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            one.settimeout(_TIMEOUT_S)
+            stack.callback(one.close)
+        self._out[src, dst], self._in[src, dst] = ends
 
     def measure(self, pairs: Mapping[tuple[int, int], int]
                 ) -> dict[tuple[int, int], float]:

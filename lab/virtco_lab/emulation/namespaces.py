@@ -135,6 +135,20 @@ def executor(namespace: str,
         initargs=(namespace,))
 
 
+def connect(src: str, dst: str, address: str, timeout_s: float
+            ) -> tuple[socket.socket, socket.socket]:
+    """Connect two namespaces by TCP; return the sender and the receiver.
+
+    :param src: namespace that connects.
+    :param dst: namespace with this address.
+    """
+    with call(dst, lambda: socket.create_server((address, 0))) as listener:
+        listener.settimeout(timeout_s)
+        sender = call(src, lambda: socket.create_connection(
+            listener.getsockname(), timeout_s))
+        return sender, listener.accept()[0]
+
+
 def list_names(run: str | None = None) -> list[str]:
     """List the namespaces of a run, or of all runs."""
     found = [(n, n.startswith(PREFIX) and _REST.fullmatch(n, len(PREFIX)))

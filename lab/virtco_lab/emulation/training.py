@@ -38,7 +38,6 @@ RATE_BPS = 20e6
 SCHEMES = {'TCP': 'fair', 'order': 'order'}
 #: How far beyond the bound the mean iteration in order may be.
 MOST_BEYOND = 0.05
-_PORT = 5001
 _PATIENCE_S = 60.0
 
 
@@ -134,13 +133,9 @@ class _Job(threading.Thread):
         self._compute_s, self._iterations = compute_s, iterations
         self.times_s: list[float] = []
         self.error: Exception | None = None
-        self._listener = namespaces.call(
-            receiver.namespace, lambda: socket.create_server(
-                (receiver.address, _PORT)))
-        self._socket = namespaces.call(
-            sender.namespace, lambda: socket.create_connection(
-                (receiver.address, _PORT), _PATIENCE_S))
-        self._peer, _ = self._listener.accept()
+        self._socket, self._peer = namespaces.connect(
+            sender.namespace, receiver.namespace, receiver.address,
+            _PATIENCE_S)
         self._echo = threading.Thread(target=self._receive)
 
     def start(self, began_s: float = 0.0) -> None:
@@ -172,7 +167,7 @@ class _Job(threading.Thread):
                 self._peer.sendall(b'.')
 
     def close(self) -> None:
-        for one in (self._socket, self._peer, self._listener):
+        for one in (self._socket, self._peer):
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
             one.close()

@@ -97,16 +97,10 @@ def running(connections: Sequence[Connection]) -> Iterator[float]:
 
 def _pair(one: Connection) -> tuple[socket.socket, socket.socket]:
     """Connect two hosts; return both ends, which do not block."""
-    listener = namespaces.call(one.dst_namespace, lambda: socket.create_server(
-        (one.dst_address, 0)))
-    with listener:
-        listener.settimeout(_READY_S)
-        src = namespaces.call(one.src_namespace, socket.socket)
-        src.settimeout(_READY_S)
-        src.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT,
-                       _NOTSENT_BYTES)
-        src.connect(listener.getsockname())
-        dst, _ = listener.accept()
+    src, dst = namespaces.connect(one.src_namespace, one.dst_namespace,
+                                  one.dst_address, _READY_S)
+    src.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT,
+                   _NOTSENT_BYTES)
     for sock in (src, dst):
         sock.setblocking(False)
     return src, dst

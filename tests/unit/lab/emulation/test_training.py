@@ -15,15 +15,12 @@ from virtco_lab.emulation import extent
 from virtco_lab.emulation import fabric as fabric_module
 from virtco_lab.emulation import nova_client
 from virtco_lab.emulation import training
-from virtco_lab.services import service
 
 
 @pytest.fixture(name='bed')
 def _bed(monkeypatch):
     """A bed of two jobs whose links are the loopback device."""
     made = types.SimpleNamespace(story=[], told=[], entered=[])
-    ports = iter(service.free_ports(4))
-    monkeypatch.setattr(training, '_PORT', next(ports))
 
     class Cloud:
         def boot(self, name, hosts, flavor):
@@ -115,7 +112,7 @@ def test_a_job_leaves_no_socket(bed, monkeypatch):
         close(self), jobs.append(self)))
     bed.bed.run(False, 2, 1)
     assert jobs and all(one.fileno() < 0 for job in jobs for one in (
-        job._socket, job._peer, job._listener))
+        job._socket, job._peer))
 
 
 def test_a_job_whose_bytes_do_not_arrive_is_given_up(bed, monkeypatch):
