@@ -9,6 +9,7 @@ import subprocess
 from typing import Any
 
 from virtco_lab.emulation import namespaces
+from virtco_lab.emulation import shaping
 
 
 class Racks:
@@ -69,7 +70,7 @@ class Racks:
         fabric = self.namespace('fabric')
         for name in ('fabric', *self.vms):
             namespaces.create(self.namespace(name))
-        _batch('ip', fabric, [
+        shaping.run_batch(fabric, [
             'link set lo up', 'link add core type bridge',
             'link set core up', *(line for rack in range(self._racks)
                                   for line in (
@@ -77,22 +78,22 @@ class Racks:
                 f'link add up{rack} type veth peer name down{rack}',
                 f'link set up{rack} master rack{rack}',
                 f'link set down{rack} master core', f'link set up{rack} up',
-                f'link set down{rack} up'))])
-        _batch('tc', fabric, [
+                f'link set down{rack} up'))], 'ip')
+        shaping.run_batch(fabric, [
             _shaped(device, self._rates_bps[f'rack{rack}'])
             for rack in range(self._racks)
             for device in (f'up{rack}', f'down{rack}')])
         for vm, rack in self.vms.items():
-            _batch('ip', fabric, [
+            shaping.run_batch(fabric, [
                 f'link add {vm} type veth peer name eth0 netns '
                 f'{self.namespace(vm)}',
-                f'link set {vm} master {rack}', f'link set {vm} up'])
-            _batch('ip', self.namespace(vm), [
+                f'link set {vm} master {rack}', f'link set {vm} up'], 'ip')
+            shaping.run_batch(self.namespace(vm), [
                 'link set lo up', 'link set eth0 up',
-                f'addr add {self.address[vm]}/16 dev eth0'])
+                f'addr add {self.address[vm]}/16 dev eth0'], 'ip')
             rate_bps = self._rates_bps[vm]
-            _batch('tc', fabric, [_shaped(vm, rate_bps)])
-            _batch('tc', self.namespace(vm), [_shaped('eth0', rate_bps)])
+            shaping.run_batch(fabric, [_shaped(vm, rate_bps)])
+            shaping.run_batch(self.namespace(vm), [_shaped('eth0', rate_bps)])
 
 
 def _shaped(device: str, rate_bps: float) -> str:
@@ -100,11 +101,6 @@ def _shaped(device: str, rate_bps: float) -> str:
     burst_bytes = max(16_000, round(rate_bps / 8 * 0.002))
     return (f'qdisc add dev {device} root tbf rate {rate_bps:.0f}bit '
             f'burst {burst_bytes} latency 50ms')
-
-
-def _batch(program: str, namespace: str, lines: list[str]) -> None:
-    subprocess.run([program, '-n', namespace, '-batch', '-'],
-                   input='\n'.join(lines) + '\n', text=True, check=True)
 
 
 def _output(*argv: str) -> str:

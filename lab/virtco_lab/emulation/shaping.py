@@ -81,12 +81,13 @@ def _class(verb: str, dev: str, parent: str, classid: str, rate_bps: float,
             f'burst {burst} cburst {burst} quantum 65536 prio {prio}')
 
 
-def run_batch(namespace: str, lines: list[str]) -> None:
-    """Run tc command lines inside a namespace.
+def run_batch(namespace: str, lines: list[str], program: str = 'tc') -> None:
+    """Run command lines of ``tc`` or ``ip`` inside a namespace.
 
-    :raises subprocess.CalledProcessError: with tc's words in ``stderr``.
+    :raises subprocess.CalledProcessError: with the program's words in
+        ``stderr``.
     """
     subprocess.run(
-        ['nsenter', f'--net={namespaces.path(namespace)}', 'tc', '-batch',
+        ['nsenter', f'--net={namespaces.path(namespace)}', program, '-batch',
          '-'], input='\n'.join(lines) + '\n', text=True, check=True,
         capture_output=True)

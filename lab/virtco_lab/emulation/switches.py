@@ -10,11 +10,9 @@
 """
 
 from collections.abc import Iterator
-import subprocess
 
 from virtco.topology import tree
 from virtco_lab.emulation import fabric as fabric_module
-from virtco_lab.emulation import namespaces
 from virtco_lab.emulation import shaping
 
 _QUEUE_BYTES = 2 ** 20
@@ -42,9 +40,7 @@ def grow(fabric: fabric_module.Fabric, plane: tree.Plane) -> None:
         links += [f'link set {host} master {node.name}'
                   for host in node.hosts]
         limits += _limits('add', node.name, node.uplink)
-    subprocess.run(
-        ['nsenter', f'--net={namespaces.path(fabric.core)}', 'ip', '-batch',
-         '-'], input='\n'.join(links), check=True, text=True)
+    shaping.run_batch(fabric.core, links, 'ip')
     shaping.run_batch(fabric.core, limits)
 
 

@@ -18,8 +18,9 @@ def _told(monkeypatch):
     for name in ('create', 'release'):
         monkeypatch.setattr(namespaces, name, lambda what, name=name: (
             made.story.append((name, what))))
-    monkeypatch.setattr(racks, '_batch', lambda *words: (
-        made.batches.append(words)))
+    monkeypatch.setattr(
+        racks.shaping, 'run_batch', lambda namespace, lines, program='tc': (
+            made.batches.append((program, namespace, lines))))
     return made
 
 
@@ -80,7 +81,7 @@ def test_what_cannot_be_built_is_taken_away(told, monkeypatch):
     def fail(*_words):
         raise OSError('no')
 
-    monkeypatch.setattr(racks, '_batch', fail)
+    monkeypatch.setattr(racks.shaping, 'run_batch', fail)
     with pytest.raises(OSError, match='no'), racks.Racks([1], 8e6, 1):
         pass
     assert told.story[-1] == ('release', 'abc123')
@@ -112,7 +113,7 @@ def test_programs_run_where_the_vm_is(told, monkeypatch):
                          'x'], {'text': True})]
 
 
-def test_a_batch_is_read_line_by_line_and_must_work(monkeypatch):
+def test_the_counters_of_links_must_be_read(monkeypatch):
     ran = []
 
     def run(argv, **options):
@@ -120,9 +121,6 @@ def test_a_batch_is_read_line_by_line_and_must_work(monkeypatch):
         return types.SimpleNamespace(stdout='said')
 
     monkeypatch.setattr(racks.subprocess, 'run', run)
-    racks._batch('tc', 'there', ['one', 'two'])
-    assert ran == [(['tc', '-n', 'there', '-batch', '-'],
-                    {'input': 'one\ntwo\n', 'text': True, 'check': True})]
     assert racks._output('ip', 'x') == 'said'
-    assert ran[1] == (('ip', 'x'), {'capture_output': True, 'text': True,
-                                    'check': True})
+    assert ran == [(('ip', 'x'), {'capture_output': True, 'text': True,
+                                  'check': True})]

@@ -56,6 +56,8 @@ def test_tc_runs_in_the_namespace_and_must_work(monkeypatch):
     monkeypatch.setattr(shaping.subprocess, 'run', lambda argv, **options: (
         ran.append((argv, options))))
     shaping.run_batch('there', ['one', 'two'])
-    assert ran == [(['nsenter', '--net=/run/netns/there', 'tc', '-batch',
-                     '-'], {'input': 'one\ntwo\n', 'text': True,
-                           'check': True, 'capture_output': True})]
+    shaping.run_batch('there', ['one'], 'ip')
+    assert ran == [
+        (['nsenter', '--net=/run/netns/there', program, '-batch', '-'],
+         {'input': said, 'text': True, 'check': True, 'capture_output': True})
+        for program, said in (('tc', 'one\ntwo\n'), ('ip', 'one\n'))]
