@@ -11,18 +11,13 @@ from collections.abc import Iterable
 from collections.abc import Sequence
 import dataclasses
 
-import numpy as np
-
 from virtco import exception
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco_lab.emulation import scenario
-from virtco_lab.sim import groups
 from virtco_lab.sim import workloads
 from virtco_lab.sim.figures import virtco as paper
 
-#: Share of the slots that the background's VMs take.
-BACKGROUND_SHARE = paper.BACKGROUND_VMS / (paper.N_HOSTS * paper.SLOTS)
 #: Free slots per VM in test case 1.
 TIGHT = 1.5
 _FEW_SLOTS = 6
@@ -127,19 +122,8 @@ def hosts(scale: Scale, seed: int, background: bool
     :param background: whether background VMs take slots at random, and 10 to
         70 % of each cable, the same both ways.
     """
-    empty = groups.equal_hosts(scale.n_hosts, scale.slots, scale.rate_bps)
-    if not background:
-        return empty
-    rng = np.random.default_rng([seed, 5])
-    n_slots = scale.n_hosts * scale.slots
-    chosen = rng.choice(n_slots, round(n_slots * BACKGROUND_SHARE),
-                        replace=False)
-    taken = np.bincount(chosen // scale.slots, minlength=scale.n_hosts)
-    rates_bps = scale.rate_bps * rng.uniform(0.3, 0.9, scale.n_hosts)
-    return tuple(dataclasses.replace(
-        host, free=(float(scale.slots - taken[i]),),
-        egress_bps=rates_bps[i], ingress_bps=rates_bps[i])
-        for i, host in enumerate(empty))
+    return paper.datacentre(seed, background, scale.n_hosts, scale.slots,
+                            scale.rate_bps, is_symmetric=True)
 
 
 def prepare(cell: Cell, scale: Scale, seed: int

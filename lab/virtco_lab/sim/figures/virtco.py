@@ -24,6 +24,7 @@ N_HOSTS = 18
 SLOTS = 12
 LINK_BPS = 1e9
 BACKGROUND_VMS = 60
+BACKGROUND_SHARE = BACKGROUND_VMS / (N_HOSTS * SLOTS)
 LOADS = {'light': 0.5, 'heavy': 1.0}
 #: Savings of VirtCO over each opponent by the paper, percent.
 CASE1_PAPER: dict[str, dict[str, float | None]] = {
@@ -62,25 +63,29 @@ CASE2 = {f'{shape}{", background" if background else ""}': (shape, background)
          for shape in workloads.SHAPES for background in (False, True)}
 
 
-def datacentre(seed: int, background: bool = False
-               ) -> tuple[cluster.Host, ...]:
+def datacentre(seed: int, background: bool = False, n_hosts: int = N_HOSTS,
+               slots: int = SLOTS, rate_bps: float = LINK_BPS,
+               is_symmetric: bool = False) -> tuple[cluster.Host, ...]:
     """Build 18 hosts of 12 slots; the background takes slots and bandwidth.
 
-    60 slots go to background VMs at random and each port keeps 30 to 90 % of
-    its rate: the traffic that the paper describes would exceed the fabric.
+    60 slots, or as large a share of more or fewer, go to background VMs at
+    random and each port keeps 30 to 90 % of its rate: the traffic that the
+    paper describes would exceed the fabric.
+
+    :param is_symmetric: whether a host keeps the same rate both ways.
     """
-    hosts = groups.equal_hosts(N_HOSTS, SLOTS, LINK_BPS)
+    hosts = groups.equal_hosts(n_hosts, slots, rate_bps)
     if not background:
         return hosts
     rng = np.random.default_rng([seed, 5])
-    taken = np.bincount(rng.choice(N_HOSTS * SLOTS, BACKGROUND_VMS,
-                                   replace=False) // SLOTS,
-                        minlength=N_HOSTS)
-    left = rng.uniform(0.3, 0.9, (N_HOSTS, 2))
+    n_taken = round(n_hosts * slots * BACKGROUND_SHARE)
+    taken = np.bincount(rng.choice(n_hosts * slots, n_taken, replace=False
+                                   ) // slots, minlength=n_hosts)
+    left_bps = rate_bps * rng.uniform(
+        0.3, 0.9, (n_hosts, 1 if is_symmetric else 2))
     return tuple(dataclasses.replace(
-        host, free=(float(SLOTS - taken[i]),),
-        egress_bps=LINK_BPS * left[i, 0], ingress_bps=LINK_BPS * left[i, 1])
-        for i, host in enumerate(hosts))
+        host, free=(float(slots - taken[i]),), egress_bps=left_bps[i, 0],
+        ingress_bps=left_bps[i, -1]) for i, host in enumerate(hosts))
 
 
 def tight(hosts: Sequence[cluster.Host], seed: int, slots: float
