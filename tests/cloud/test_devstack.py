@@ -12,8 +12,8 @@ from tests import patience
 from tests.cloud import clients
 from tests.functional.devstack import node
 from virtco_lab.cloud import configs
-from virtco_lab.cloud import layout as layouts
 from virtco_lab.emulation import namespaces
+from virtco_lab.emulation import process
 
 #: What the plug-in has to write by itself.
 _OURS = ('virtco', 'filter_scheduler', 'notifications',
@@ -61,7 +61,7 @@ def test_the_written_files_start(cloud, devstack, tmp_path):
     started = []
     try:
         for command in (controller.split(), [
-                layouts.script('nova-scheduler'), '--config-file',
+                process.script('nova-scheduler'), '--config-file',
                 str(devstack.nova_conf)]):
             started.append(subprocess.Popen(
                 [*inside, *command], stdout=subprocess.DEVNULL,
@@ -75,9 +75,9 @@ def test_the_written_files_start(cloud, devstack, tmp_path):
             row for row in clients.openstack('compute', 'service', 'list')
             if (row['Host'], row['State']) == ('devstack', 'up')],
             'the scheduler among the services')
-        assert all(process.poll() is None for process in started)
+        assert all(child.poll() is None for child in started)
     finally:
-        for process in started:
-            process.terminate()
-        for process in started:
-            process.wait(60)
+        for child in started:
+            child.terminate()
+        for child in started:
+            child.wait(60)

@@ -21,6 +21,7 @@ from virtco_lab.cloud import keeper
 from virtco_lab.cloud import layout as layouts
 from virtco_lab.cmd import arguments
 from virtco_lab.emulation import namespaces
+from virtco_lab.emulation import process
 
 _PROGRESS = pathlib.Path('/run/virtco-cloud.progress')
 _DOWN_S = 120.0
@@ -165,7 +166,7 @@ def _edge(args: argparse.Namespace, out: console.Console) -> int:
         raise NoSuch(what=f'hypervisor {args.name}',
                      known=', '.join(layout.computes))
     return _run(layout, layout.namespace(args.name), 'admin', [
-        layouts.script('virtco-edge'), '--config-file',
+        process.script('virtco-edge'), '--config-file',
         str(layout.config(f'edge-{args.name}')), *args.words])
 
 

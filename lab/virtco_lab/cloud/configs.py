@@ -7,19 +7,9 @@ import sys
 from typing import Any
 
 from virtco_lab.cloud import layout as layouts
+from virtco_lab.emulation import process
 
-Groups = Mapping[str, Mapping[str, Any]]
-
-
-def ini(groups: Groups) -> str:
-    """Format options as an ini file; a list repeats its option."""
-    lines = []
-    for group, options in groups.items():
-        lines.append(f'[{group}]')
-        for name, value in options.items():
-            for one in value if isinstance(value, list) else [value]:
-                lines.append(f'{name} = {one}')
-    return '\n'.join(lines) + '\n'
+Groups = process.Options
 
 
 def account(layout: layouts.Layout, user: str) -> dict[str, Any]:
@@ -121,7 +111,7 @@ def mechanism() -> dict[str, str]:
     info = 'virtco_cloud-0.dist-info'
     return {f'{info}/METADATA':
                 'Metadata-Version: 2.1\nName: virtco-cloud\nVersion: 0\n',
-            f'{info}/entry_points.txt': ini({
+            f'{info}/entry_points.txt': process.ini({
                 'neutron.ml2.mechanism_drivers': {
                     'virtco_lab': 'virtco_lab.cloud.mechanism:LabMechanism'
                 }})}

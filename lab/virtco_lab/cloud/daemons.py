@@ -10,6 +10,7 @@ import os
 import pathlib
 
 from virtco_lab.cloud import layout as layouts
+from virtco_lab.emulation import process
 from virtco_lab.services import service
 
 
@@ -73,7 +74,7 @@ def wsgi(layout: layouts.Layout, name: str, module: str,
     port = layouts.PORTS[name]
     return Http(
         layout, name, [
-            layouts.script('uwsgi'), '--master', '--die-on-term',
+            process.script('uwsgi'), '--master', '--die-on-term',
             '--enable-threads', '--lazy-apps', '--need-app',
             '--buffer-size', '65535', '--disable-logging',
             # Clients see resets if connections stay open.

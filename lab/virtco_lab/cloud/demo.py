@@ -20,6 +20,7 @@ from virtco import units
 from virtco_lab.cloud import accounts
 from virtco_lab.cloud import layout as layouts
 from virtco_lab.emulation import namespaces
+from virtco_lab.emulation import process
 from virtco_lab.emulation import traffic
 from virtco_lab.emulation import transfers
 
@@ -100,7 +101,7 @@ class Client:
     def __init__(self, layout: layouts.Layout, user: str):
         self._prefix = ['nsenter',
                         f'--net={namespaces.path(layout.control)}',
-                        layouts.script('openstack')]
+                        process.script('openstack')]
         self._environment = {**os.environ, 'PYTHONWARNINGS': 'ignore',
                              **layout.environment(user)}
 

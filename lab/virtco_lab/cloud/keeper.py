@@ -30,6 +30,7 @@ from virtco_lab.cloud import tls
 from virtco_lab.emulation import fabric as fabrics
 from virtco_lab.emulation import janitor
 from virtco_lab.emulation import namespaces
+from virtco_lab.emulation import process
 from virtco_lab.services import service
 
 CONTROLLERS = 2
@@ -157,7 +158,7 @@ class Keeper:
             [[*self._manage('placement'), 'db', 'sync'],
              [*self._manage('glance'), 'db_sync'],
              [*self._manage('controller0', 'virtco-manage'), 'db', 'sync']],
-            [[layouts.script('neutron-db-manage'), '--config-file',
+            [[process.script('neutron-db-manage'), '--config-file',
               str(self.layout.config('neutron')), 'upgrade', 'heads']],
             [[*nova, 'api_db', 'sync'],
              [*nova, 'cell_v2', 'map_cell0', '--database_connection',
@@ -197,11 +198,11 @@ class Keeper:
                 'OS_NOVA_CONFIG_FILES': ';'.join(
                     (configs.paste('nova'), config['nova']))}),
             *(daemons.Daemon(self.layout, name, [
-                layouts.script(name), '--config-file', config['nova']])
+                process.script(name), '--config-file', config['nova']])
               for name in ('nova-conductor', 'nova-scheduler')),
             *([daemons.Daemon(self.layout, (
                 name := 'neutron-ovn-maintenance-worker'), [
-                    layouts.script(name), '--config-file', config['neutron']])]
+                    process.script(name), '--config-file', config['neutron']])]
               if self._is_ovn else ())])
 
     def _mechanism(self) -> str:
@@ -223,7 +224,7 @@ class Keeper:
         layout = self.layout
         self._launch([daemons.Http(
             layout, f'controller{number}',
-            [layouts.script('virtco-controller'), '--config-file',
+            [process.script('virtco-controller'), '--config-file',
              str(self.layout.config(f'controller{number}'))],
             configs.controller_port(number), '/health')
             for number in range(CONTROLLERS)])
@@ -248,7 +249,7 @@ class Keeper:
                 'log_file': layout.home / f'nova-{host}.log'}})
             started.append(daemons.Daemon(
                 layout, f'nova-{host}',
-                [layouts.script('python'), '-m', 'virtco_lab.cloud.compute',
+                [process.script('python'), '-m', 'virtco_lab.cloud.compute',
                  '--config-file', str(self.layout.config('nova')),
                  '--config-file', str(own)], environment={layouts.HOST: host}))
             address = self._fabric.hypervisors[host].mgmt_address
@@ -257,7 +258,7 @@ class Keeper:
             started.append(daemons.Daemon(
                 layout, f'edge-{host}',
                 ['nsenter', f'--net={namespaces.path(layout.namespace(host))}',
-                 layouts.script('virtco-edge'), '--config-file',
+                 process.script('virtco-edge'), '--config-file',
                  str(config)]))
         self._launch(started)
         end_s = time.monotonic() + _COMPUTES_S
@@ -288,11 +289,11 @@ class Keeper:
         path = self.layout.config(name)
         path.parent.mkdir(parents=True, mode=0o755)
         (self.layout.home / name).mkdir()
-        path.write_text(configs.ini(groups))
+        path.write_text(process.ini(groups))
         return path
 
     def _manage(self, name: str, command: str | None = None) -> list[str]:
-        return [layouts.script(command or f'{name}-manage'), '--config-file',
+        return [process.script(command or f'{name}-manage'), '--config-file',
                 str(self.layout.config(name))]
 
 
@@ -313,8 +314,8 @@ def _all(chains: Sequence[Sequence[Sequence[str]]],
                 stdin=subprocess.DEVNULL, stdout=sink, stderr=sink,
                 env={**os.environ, 'PYTHONWARNINGS': 'ignore',
                      'OS_NOVA_DISABLE_EVENTLET_PATCHING': '1'})))
-    for log, process in scripts:
-        if status := process.wait():
+    for log, child in scripts:
+        if status := child.wait():
             lines = log.read_text(errors='replace').splitlines()[-20:]
             raise StepFailed(what='\n'.join([f'status {status}', *lines]))
 

@@ -4,9 +4,7 @@
 
 import dataclasses
 import json
-import os
 import pathlib
-import sys
 
 #: Directory of a running cloud.
 HOME = pathlib.Path('/run/virtco-cloud')
@@ -122,8 +120,3 @@ def load(home: pathlib.Path = HOME) -> Layout | None:
         return None
     return Layout(**fields | {'home': pathlib.Path(fields['home']),
                               'computes': tuple(fields['computes'])})
-
-
-def script(name: str) -> str:
-    """Return the path of a console script of this Python environment."""
-    return os.path.join(os.path.dirname(sys.executable), name)

@@ -27,10 +27,10 @@ import msgspec
 from virtco.model import cluster
 from virtco_lab.emulation import cases
 from virtco_lab.emulation import prediction
+from virtco_lab.emulation import process
 from virtco_lab.emulation import results
 from virtco_lab.emulation import runner
 from virtco_lab.emulation import scenario
-from virtco_lab.emulation import services
 from virtco_lab.emulation import testbed as testbed_module
 from virtco_lab.emulation.display import Display
 from virtco_lab.sim import cloud
@@ -159,7 +159,7 @@ class Datacentre(testbed_module.Testbed):
     def __init__(self, hosts: Sequence[cluster.Host], scale: cases.Scale,
                  logs: pathlib.Path, display: Display,
                  slots: int | None = None,
-                 controller: services.Options = types.MappingProxyType({})):
+                 controller: process.Options = types.MappingProxyType({})):
         """Keep the options of the runs.
 
         :param slots: slots of each hypervisor, instead of the scale's.

@@ -10,7 +10,6 @@ idle.
 from collections.abc import Callable
 from collections.abc import Iterable
 import contextlib
-import os
 import pathlib
 import re
 import time
@@ -26,10 +25,17 @@ _NUMBERS = re.compile(r'[0-9a-f-]*\d[0-9a-f-]*')
 Pids = Callable[[], Iterable[int]]
 
 
-def family() -> list[int]:
-    """List the ids of this process and of all its descendants."""
-    return [os.getpid(), *(child.pid for child in
-                           psutil.Process().children(recursive=True))]
+def family(pid: int | None = None) -> list[int]:
+    """List the ids of this process, or of another, and of all descendants.
+
+    A process that has ended has none.
+    """
+    try:
+        one = psutil.Process(pid)
+        return [one.pid, *(child.pid for child in one.children(
+            recursive=True))]
+    except psutil.NoSuchProcess:
+        return []
 
 
 class IdleClock:

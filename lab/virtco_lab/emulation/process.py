@@ -8,10 +8,10 @@ import os
 import pathlib
 import queue
 import subprocess
+import sys
 import threading
 import time
-
-import psutil
+import typing
 
 from virtco import exception
 from virtco_lab.emulation import namespaces
@@ -27,6 +27,9 @@ _SHOW_S = 10.0
 _SHOWN = 120
 
 Say = collections.abc.Callable[[str], object]
+#: Group -> option -> value.
+Options = collections.abc.Mapping[
+    str, collections.abc.Mapping[str, typing.Any]]
 
 
 class ProcessFailed(exception.VirtcoException):
@@ -118,11 +121,7 @@ class Child:
 
     def pids(self) -> list[int]:
         """Return the ids of the process and its descendants."""
-        try:
-            family = psutil.Process(self.popen.pid).children(recursive=True)
-        except psutil.NoSuchProcess:
-            return []
-        return [self.popen.pid, *(process.pid for process in family)]
+        return patience.family(self.popen.pid)
 
     def write_line(self, line: str) -> None:
         """Write a line to its standard input; fail where it has ended."""
@@ -197,3 +196,19 @@ def wait_until(condition: collections.abc.Callable[[], object], what: str,
             said = f': {of.last_line()[:_SHOWN]}' if of is not None else ''
             say(f'still waiting for {what}, {now_s - began_s:.0f} s{said}')
         time.sleep(interval_s)
+
+
+def script(name: str) -> str:
+    """Return the path of a console script of this Python environment."""
+    return os.path.join(os.path.dirname(sys.executable), name)
+
+
+def ini(groups: Options) -> str:
+    """Format options as an ini file; a list repeats its option."""
+    lines = []
+    for group, options in groups.items():
+        lines.append(f'[{group}]')
+        for name, value in options.items():
+            for one in value if isinstance(value, list) else [value]:
+                lines.append(f'{name} = {one}')
+    return '\n'.join(lines) + '\n'

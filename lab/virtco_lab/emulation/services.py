@@ -7,9 +7,7 @@ hypervisor's. They are the commands that an operator runs, with
 configuration files written here.
 """
 
-import collections.abc
 import json
-import os
 import pathlib
 import socket
 import sys
@@ -20,9 +18,6 @@ from virtco_lab.emulation import fabric as fabric_module
 from virtco_lab.emulation import namespaces
 from virtco_lab.emulation import process
 
-#: Group -> option -> value.
-Options = collections.abc.Mapping[
-    str, collections.abc.Mapping[str, typing.Any]]
 CONTROLLER_PORT = 8791
 #: Port of the API on the control namespace's loopback, which serves the page.
 _PAGE_PORT = 8790
@@ -43,7 +38,7 @@ def page_url() -> str:
     return f'http://127.0.0.1:{_PAGE_PORT}'
 
 
-def page_options(fabric: fabric_module.Fabric) -> Options:
+def page_options(fabric: fabric_module.Fabric) -> process.Options:
     """Make the controller's options for its live page.
 
     Without keystone it serves the page on loopback only, so the API is there,
@@ -74,7 +69,7 @@ def start_page(fabric: fabric_module.Fabric, logs: pathlib.Path
 
 def start_controller(fabric: fabric_module.Fabric, state: pathlib.Path,
                      logs: pathlib.Path,
-                     options: Options = types.MappingProxyType({})
+                     options: process.Options = types.MappingProxyType({})
                      ) -> process.Child:
     """Start ``virtco-controller`` with its embedded defaults on SQLite.
 
@@ -94,12 +89,13 @@ def start_controller(fabric: fabric_module.Fabric, state: pathlib.Path,
         'probe': {'interval_s': 0.2, 'freshness_s': 3600,
                   'max_link_share': 1},
     }
-    config = _write_ini(state / 'controller.conf', groups | {
+    config = state / 'controller.conf'
+    config.write_text(process.ini(groups | {
         group: {**groups.get(group, {}), **some}
-        for group, some in options.items()})
+        for group, some in options.items()}))
     return process.Child(
         'virtco-controller',
-        [_script('virtco-controller'), '--config-file', str(config)],
+        [process.script('virtco-controller'), '--config-file', str(config)],
         logs / 'controller.log', namespace=fabric.control)
 
 
@@ -108,7 +104,8 @@ def start_edge(fabric: fabric_module.Fabric, host: str, rate_bps: float,
     """Start ``virtco-edge`` on a hypervisor, with a static list of ports."""
     hypervisor = fabric.hypervisors[host]
     write_ports(fabric, host, state)
-    config = _write_ini(state / f'edge-{host}.conf', {
+    config = state / f'edge-{host}.conf'
+    config.write_text(process.ini({
         'edge': {'host': host, 'controller_url': controller_url(fabric),
                  'uplink_dev': fabric_module.UPLINK_DEV,
                  'link_egress_bps': round(rate_bps),
@@ -124,10 +121,10 @@ def start_edge(fabric: fabric_module.Fabric, host: str, rate_bps: float,
                  'leaf_min_bytes': 8 * 2 ** 20},
         'probe': {'enabled': True, 'address': hypervisor.address,
                   'port': _PROBE_PORT},
-    })
+    }))
     return process.Child(
         f'virtco-edge on {host}',
-        [_script('virtco-edge'), '--config-file', str(config)],
+        [process.script('virtco-edge'), '--config-file', str(config)],
         logs / f'edge-{host}.log', namespace=hypervisor.namespace)
 
 
@@ -173,18 +170,3 @@ def _report_interval_s(fabric: fabric_module.Fabric) -> float:
     """
     n_hosts = len(fabric.hypervisors)
     return 0.1 if n_hosts <= 8 else n_hosts / 20
-
-
-def _script(name: str) -> str:
-    """Return the path of a console script of this Python environment."""
-    return os.path.join(os.path.dirname(sys.executable), name)
-
-
-def _write_ini(path: pathlib.Path,
-               groups: dict[str, dict[str, typing.Any]]) -> pathlib.Path:
-    lines = []
-    for group, options in groups.items():
-        lines.append(f'[{group}]')
-        lines += [f'{name} = {value}' for name, value in options.items()]
-    path.write_text('\n'.join(lines) + '\n')
-    return path

@@ -59,7 +59,7 @@ class Config:
     slow_host: str | None = None
     has_page: bool = False
     with_nova: bool = True
-    controller: services.Options = dataclasses.field(default_factory=dict)
+    controller: process.Options = dataclasses.field(default_factory=dict)
     names: tuple[str, ...] = ()
 
     @property

@@ -16,6 +16,7 @@ from rich import console as rich_console
 from tests.unit.lab.cloud import made
 from virtco_lab.cloud import command
 from virtco_lab.cloud import layout as layouts
+from virtco_lab.emulation import process
 
 
 class Cloud:
@@ -137,7 +138,7 @@ def test_an_edge_module_is_asked_where_it_runs(cloud):
     (argv, _env), = cloud.ran
     assert argv == [
         'nsenter', '--net=/run/netns/virtco-emu-abc123-compute2',
-        layouts.script('virtco-edge'), '--config-file',
+        process.script('virtco-edge'), '--config-file',
         f'{cloud.home}/cloud/etc/edge-compute2/edge-compute2.conf', '--show']
     assert cloud('edge', 'compute3') == 1
     assert cloud.out == ('There is no hypervisor compute3; there are: '

@@ -15,6 +15,7 @@ import pytest
 from virtco_lab.cloud import command
 from virtco_lab.cloud import configs
 from virtco_lab.cloud import layout as layouts
+from virtco_lab.emulation import process
 
 ROOT = pathlib.Path(__file__).parents[4]
 LAYOUT = layouts.Layout('abc123', '172.30.0.1', ('compute1', 'compute2'), 2,
@@ -24,12 +25,12 @@ LAYOUT = layouts.Layout('abc123', '172.30.0.1', ('compute1', 'compute2'), 2,
 def _read(groups):
     config = configparser.RawConfigParser(strict=False)
     config.optionxform = str
-    config.read_string(configs.ini(groups))
+    config.read_string(process.ini(groups))
     return config
 
 
 def test_an_option_of_many_values_is_written_once_for_each():
-    assert configs.ini({'a': {'x': [1, 2], 'y': 'z'}}) == (
+    assert process.ini({'a': {'x': [1, 2], 'y': 'z'}}) == (
         '[a]\nx = 1\nx = 2\ny = z\n')
 
 
@@ -175,7 +176,7 @@ def test_names_of_a_cloud_are_told_by_its_run():
     said = LAYOUT.environment('demo')
     assert (said['OS_USERNAME'], said['OS_CACERT']) == (
         'demo', '/run/virtco-cloud/tls/ca.pem')
-    assert layouts.script('pip') == str(
+    assert process.script('pip') == str(
         pathlib.Path(sys.executable).with_name('pip'))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.lab.cloud import made
 from virtco_lab.cloud import daemons
-from virtco_lab.cloud import layout as layouts
+from virtco_lab.emulation import process
 from virtco_lab.services import service
 
 
@@ -76,6 +76,6 @@ def test_an_application_listens_where_its_clients_look(layout):
     one = daemons.wsgi(layout, 'glance', 'glance.wsgi.api', {'A': 'b'})
     assert (one.port, one.environment()['A']) == (9292, 'b')
     words = one.arguments()
-    assert one.command == layouts.script('uwsgi')
+    assert one.command == process.script('uwsgi')
     assert words[words.index('--http-socket') + 1] == '127.0.0.1:9292'
     assert words[words.index('--module') + 1] == 'glance.wsgi.api:application'

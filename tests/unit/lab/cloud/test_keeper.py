@@ -14,6 +14,7 @@ import pytest
 from virtco_lab.cloud import configs
 from virtco_lab.cloud import keeper
 from virtco_lab.cloud import layout as layouts
+from virtco_lab.emulation import process
 
 
 class Process:
@@ -186,7 +187,7 @@ def test_a_chassis_is_there_before_its_edge_module(cloud):
         *(f'{verb} edge-compute{number}' for verb in ('launch', 'await')
           for number in (1, 2))]
     kind, argv = cloud.services['neutron-ovn-maintenance-worker'].arguments
-    assert argv == [layouts.script('neutron-ovn-maintenance-worker'),
+    assert argv == [process.script('neutron-ovn-maintenance-worker'),
                     '--config-file', f'{cloud.home}/etc/neutron/neutron.conf']
 
 
@@ -206,7 +207,7 @@ def test_parts_are_configured_where_they_look(cloud):
             ('edge-compute2', configs.edge(layout, 'compute2',
                                            '172.30.0.12'))):
         path = cloud.home / 'etc' / name / f'{name}.conf'
-        assert path.read_text() == configs.ini(groups)
+        assert path.read_text() == process.ini(groups)
         assert stat.S_IMODE(path.parent.stat().st_mode) == 0o755
         assert (cloud.home / name).is_dir()
     own = (cloud.home / 'etc' / 'nova-compute1' / 'nova-compute1.conf'

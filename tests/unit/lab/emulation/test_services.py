@@ -8,6 +8,7 @@ import json
 import pytest
 
 from virtco_lab.emulation import fabric as fabric_module
+from virtco_lab.emulation import process
 from virtco_lab.emulation import services
 
 
@@ -46,7 +47,7 @@ def test_a_controller_runs_in_the_control_namespace(started, tmp_path):
         _fabric(), tmp_path, tmp_path / 'logs') == 'a child'
     (what, argv, log, options), = started
     assert what == 'virtco-controller'
-    assert argv == [services._script('virtco-controller'), '--config-file',
+    assert argv == [process.script('virtco-controller'), '--config-file',
                     f'{tmp_path}/controller.conf']
     assert log == tmp_path / 'logs' / 'controller.log'
     assert options == {'namespace': 'virtco-emu-abc123-control'}
@@ -91,7 +92,7 @@ def test_an_edge_module_runs_on_its_hypervisor(started, tmp_path):
                                tmp_path / 'logs') == 'a child'
     (what, argv, log, options), = started
     assert what == 'virtco-edge on h1'
-    assert argv[:2] == [services._script('virtco-edge'), '--config-file']
+    assert argv[:2] == [process.script('virtco-edge'), '--config-file']
     assert log == tmp_path / 'logs' / 'edge-h1.log'
     assert options == {'namespace': 'ns-h1'}
     found = _read(argv[2])
