@@ -27,11 +27,12 @@ from virtco_lab.emulation import fabric
 from virtco_lab.emulation import scenario
 from virtco_lab.emulation import untold
 from virtco_lab.sim import claims
+from virtco_lab.sim import schemes
 
 N_HOSTS = 6
 _EARLY_S = 0.5
-_SCHEME = scenario.Scheme('promised', 'promised', 'virtco', 'mrtf',
-                          ceil='link')
+_SCHEME = schemes.Scheme('promised', 'promised', 'virtco', 'mrtf',
+                         ceil='link')
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from virtco_lab.emulation import cases
 from virtco_lab.emulation import display
 from virtco_lab.emulation import fabric
 from virtco_lab.emulation import measure
-from virtco_lab.emulation import scenario
 from virtco_lab.emulation import untold
+from virtco_lab.sim import schemes
 
 _FAIR, _ORDER = 'fair', 'mrtf'
 _DATAGRAM_BYTES, _DISCARD_PORT = 1400, 9
@@ -54,7 +54,7 @@ def run(todo: Sequence[hint_cases.Cell], logs: pathlib.Path,
 
 def _once(bed: untold.Bed, cell: hint_cases.Cell) -> tuple[list[float], float]:
     case = cell.case()
-    scheme = scenario.Scheme(
+    scheme = schemes.Scheme(
         'hinted', 'hinted', 'virtco',
         _FAIR if cell.quality in hint_cases.PLAIN_TCP else _ORDER,
         ceil=cell.ceil)

@@ -113,7 +113,7 @@ def _run(args: argparse.Namespace) -> int:
         its_groups = groups.of_apps(workloads.table2(seed=args.seed,
                                                      shape=args.table2))
     scheme = schemes.get(args.scheme)
-    config = simulation.Config(args.policy or scheme.policy,
+    config = simulation.Config(args.policy or scheme.order,
                                theta_s=args.theta)
     result = cloud.simulate(hosts, its_groups, scheme, seed=args.seed,
                             config=config)

@@ -17,6 +17,7 @@ from virtco_lab.emulation import runner
 from virtco_lab.emulation import scenario
 from virtco_lab.emulation import table
 from virtco_lab.emulation import testbed as testbed_module
+from virtco_lab.sim import schemes
 
 ONLY = ('fig1', 'mix')
 _BUSY_FRACTION = 0.95
@@ -134,14 +135,14 @@ class Demo:
             f'{units.format_rate(self._rate_bps)} per uplink, '
             f'{scenario.LOCAL_PACE} times that inside of a host')
 
-    def _todo(self) -> list[tuple[scenario.Workload, scenario.Scheme, bool]]:
+    def _todo(self) -> list[tuple[scenario.Workload, schemes.Scheme, bool]]:
         todo = [(workload, scheme)
                 for workload in self._options.workloads(self._rate_bps)
                 for scheme in workload.schemes]
         return [(*pair, pair is todo[-1]) for pair in todo]
 
     def _emulate_one(self, testbed: testbed_module.Testbed,
-                     workload: scenario.Workload, scheme: scenario.Scheme,
+                     workload: scenario.Workload, scheme: schemes.Scheme,
                      is_last: bool) -> None:
         title = f'{workload.name}: {scheme.label}'
         with self._display.progress(title) as progress:

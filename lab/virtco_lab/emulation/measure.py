@@ -308,9 +308,8 @@ def schemes_of(case: str) -> tuple[str, ...]:
     return ALL_SCHEMES if case == 'virtco-case2' else SCHEMES
 
 
-def scheme_of(name: str) -> scenario.Scheme:
-    """Return the controller's settings for a scheme of the simulator."""
+def scheme_of(name: str) -> schemes.Scheme:
+    """Return a scheme of the simulator with a planner of the controller's."""
     known = schemes.get(name)
-    planner = 'spread' if known.planner == RANDOM else known.planner
-    return scenario.Scheme(name, known.label, planner, known.policy,
-                           known.objective.value)
+    return (dataclasses.replace(known, planner='spread')
+            if known.planner == RANDOM else known)

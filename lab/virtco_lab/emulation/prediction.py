@@ -16,7 +16,6 @@ from virtco.fluid import flow_kernels
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import live
-from virtco.model import snapshot
 from virtco_lab.emulation import scenario
 from virtco_lab.sim import cloud
 from virtco_lab.sim import demands as demand_model
@@ -55,7 +54,7 @@ class Placed:
 
 
 def usable_bps(rates_bps: dict[str, float],
-               scheme: scenario.Scheme) -> dict[str, float]:
+               scheme: schemes.Scheme) -> dict[str, float]:
     """Compute the payload rate of each uplink that coflows get under a scheme.
     """
     share = 1.0 if scheme.order == 'fair' else 1.0 - DEFAULT_SHARE
@@ -219,7 +218,7 @@ def expect(placed: collections.abc.Sequence[Placed],
     return [ends[str(number)] for number in range(len(placed))]
 
 
-def place(workload: scenario.Workload, scheme: scenario.Scheme,
+def place(workload: scenario.Workload, scheme: schemes.Scheme,
           rates_bps: dict[str, float], slots: int, seed: int,
           on_count: collections.abc.Callable[[int], object]
           = lambda count: None) -> dict[str, tuple[str, ...]]:
@@ -234,9 +233,7 @@ def place(workload: scenario.Workload, scheme: scenario.Scheme,
          for name, rate_bps in rates_bps.items()],
         [groups.of_slots(group.name, group.coflows, vm_slots=group.vm_slots)
          for group in workload.groups],
-        schemes.Scheme(scheme.name, scheme.label, scheme.planner,
-                       scheme.order, snapshot.Objective(scheme.objective)),
-        seed=seed, leave=False,
+        scheme, seed=seed, leave=False,
         on_planned=lambda: on_count(next(n_placed))).hosts
 
 

@@ -21,6 +21,7 @@ from virtco_lab.emulation import starvation
 from virtco_lab.emulation import testbed as testbed_module
 from virtco_lab.emulation import traffic
 from virtco_lab.emulation import transfers
+from virtco_lab.sim import schemes
 
 _DEFAULT_PORT = 5001
 Servers = dict[str, list[nova_client.Server]]
@@ -43,7 +44,7 @@ class Observer:
 
 
 def run_emulated(testbed: testbed_module.Testbed,
-                 workload: scenario.Workload, scheme: scenario.Scheme,
+                 workload: scenario.Workload, scheme: schemes.Scheme,
                  observer: Observer, keep: bool = False,
                  local_bytes: int | None = None,
                  hosts: Placement | None = None,
@@ -117,7 +118,7 @@ def children() -> list[int]:
 
 
 def _launch(testbed: testbed_module.Testbed, workload: scenario.Workload,
-            scheme: scenario.Scheme, observer: Observer,
+            scheme: schemes.Scheme, observer: Observer,
             n_vms: int, hosts: Placement) -> Servers:
     """Launch group after group, each where those before leave room."""
     servers: Servers = {}
@@ -132,7 +133,7 @@ def _launch(testbed: testbed_module.Testbed, workload: scenario.Workload,
     return servers
 
 
-def run_simulated(workload: scenario.Workload, scheme: scenario.Scheme,
+def run_simulated(workload: scenario.Workload, scheme: schemes.Scheme,
                   rates_bps: dict[str, float], slots: int, seed: int,
                   observer: Observer = Observer()) -> results.SchemeResult:
     """Run the same workload through planner, scheduler and simulator."""
@@ -164,7 +165,7 @@ def _paced(placed: list[prediction.Placed], unpaced_s: list[float],
         unpaced_s, prediction.simulate_local(placed, local_bps))]
 
 
-def _hints(group: scenario.Group, scheme: scenario.Scheme) -> dict[str, str]:
+def _hints(group: scenario.Group, scheme: schemes.Scheme) -> dict[str, str]:
     return hints.encode(hints.Hint(
         coflow_name=f'{group.name}-{scheme.name}', coflows=group.coflows))
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from virtco import units
 from virtco.model import coflow as coflow_model
+from virtco_lab.sim import schemes as scheme_model
 from virtco_lab.sim import workloads
 
 PAPER_SLOTS = 12  # VirtCO section 5.1
@@ -35,34 +36,13 @@ _TAKEN_FRACTION = 0.6
 _MAX_LENGTH = 4.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Scheme:
-    """How VMs are placed and coflows served: the controller's settings.
-
-    :ivar ceil: None leaves the product's default.
-    """
-
-    name: str
-    label: str
-    planner: str
-    order: str
-    objective: str = 'online'
-    ceil: str | None = None
-
-    def settings(self) -> dict[str, str]:
-        """Build the body of ``PATCH /v1/settings``."""
-        made = {'planner': self.planner, 'order': self.order,
-                'objective': self.objective}
-        return made if self.ceil is None else made | {'ceil': self.ceil}
-
-
-BASELINE = Scheme('baseline', 'Baseline', 'spread', 'fair')
-SEBF_TA = Scheme('sebf-ta', 'SEBF-TA', 'min-cut', 'sebf')
-VIRTCO = Scheme('virtco', 'virtco', 'virtco', 'mrtf')
+BASELINE = scheme_model.Scheme('baseline', 'Baseline', 'spread', 'fair')
+SEBF_TA = scheme_model.Scheme('sebf-ta', 'SEBF-TA', 'min-cut', 'sebf')
+VIRTCO = scheme_model.Scheme('virtco', 'virtco', 'virtco', 'mrtf')
 FIG1_SCHEMES = (
-    Scheme('sebf', 'no co-residence + SEBF', 'spread', 'sebf'),
-    Scheme('ta-sebf', 'TA + SEBF', 'min-cut', 'sebf'),
-    Scheme('joint', 'joint (virtco)', 'virtco', 'mrtf'))
+    scheme_model.Scheme('sebf', 'no co-residence + SEBF', 'spread', 'sebf'),
+    scheme_model.Scheme('ta-sebf', 'TA + SEBF', 'min-cut', 'sebf'),
+    scheme_model.Scheme('joint', 'joint (virtco)', 'virtco', 'mrtf'))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,7 +65,7 @@ class Workload:
     name: str
     title: str
     groups: tuple[Group, ...]
-    schemes: tuple[Scheme, ...]
+    schemes: tuple[scheme_model.Scheme, ...]
     unit_s: float | None = None
     paper_means: tuple[float, ...] = ()
     local_pace: float | None = LOCAL_PACE

@@ -22,13 +22,13 @@ from virtco_lab.emulation import misled
 from virtco_lab.emulation import nova_client
 from virtco_lab.emulation import planned_cloud
 from virtco_lab.emulation import runner
-from virtco_lab.emulation import scenario
 from virtco_lab.emulation import starvation
 from virtco_lab.emulation import testbed as testbed_module
 from virtco_lab.emulation import transfers
 from virtco_lab.sim import claims
+from virtco_lab.sim import schemes
 
-_SCHEME = scenario.Scheme('hinted', 'hinted', 'spread', 'mrtf')
+_SCHEME = schemes.Scheme('hinted', 'hinted', 'spread', 'mrtf')
 #: Name of a coflow that is announced for a group that runs.
 _TOLD = 'told'
 Hosts = dict[str, tuple[str, ...]]
@@ -58,7 +58,7 @@ class Bed(measure.Datacentre):
 
     def send(self, coflows: Sequence[claims.Coflow],
              claimed: Sequence[claims.Claim], hosts: Hosts | None = None,
-             scheme: scenario.Scheme = _SCHEME,
+             scheme: schemes.Scheme = _SCHEME,
              beside: Beside | None = None) -> Sent:
         """Launch the VMs, send all bytes, take the VMs away.
 

@@ -20,22 +20,30 @@ class Scheme:
 
     :ivar planner: a name that :func:`virtco_lab.placement.baselines.plan`
         knows.
-    :ivar policy: a scheduling policy.
+    :ivar order: a scheduling policy.
     :ivar objective: objective that virtco's planner minimises.
     :ivar window_s: groups that come within this of the first one that waits
         are placed in one go, when it has passed; None: one after another.
+    :ivar ceil: the controller's setting; None leaves its default.
     """
 
     name: str
     label: str
     planner: str
-    policy: str
+    order: str
     objective: snapshot.Objective = snapshot.Objective.ONLINE
     window_s: float | None = None
+    ceil: str | None = None
 
     def config(self) -> simulation.Config:
         """Return a simulation's configuration with the scheme's policy."""
-        return simulation.Config(self.policy)
+        return simulation.Config(self.order)
+
+    def settings(self) -> dict[str, str]:
+        """Build the body of ``PATCH /v1/settings`` of the controller."""
+        made = {'planner': self.planner, 'order': self.order,
+                'objective': str(self.objective)}
+        return made if self.ceil is None else made | {'ceil': self.ceil}
 
 
 SCHEMES = {scheme.name: scheme for scheme in (

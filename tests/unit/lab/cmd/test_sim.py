@@ -216,7 +216,7 @@ def test_table_2_runs_on_its_hosts_with_the_policy_asked_for(
         raise command.exception.Invalid(field='a', value=1, limit='2')
 
     monkeypatch.setattr(command.cloud, 'simulate', simulate)
-    usual = command.schemes.get('virtco').policy
+    usual = command.schemes.get('virtco').order
     for words in ((), ('--policy', 'fifo', '--theta', '7', '--seed', '5')):
         assert command.main(['run', '--table2', 'dense', *words]) == 2
     hosts, its_groups, name, seed, config = asked[0]

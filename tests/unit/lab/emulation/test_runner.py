@@ -17,6 +17,7 @@ from virtco_lab.emulation import runner
 from virtco_lab.emulation import scenario
 from virtco_lab.emulation import starvation
 from virtco_lab.emulation import traffic
+from virtco_lab.sim import schemes
 
 RATE_BPS = 8e6
 
@@ -130,8 +131,7 @@ def _run(monkeypatch, tmp_path):
             local_pace=local_pace)
         made.observer = Observer()
         return runner.run_emulated(
-            made.testbed, workload, scenario.Scheme('s', 'S', 'virtco', order,
-                                                    'online'),
+            made.testbed, workload, schemes.Scheme('s', 'S', 'virtco', order),
             made.observer, on_result=made.done.append, **options)
 
     made.call = call

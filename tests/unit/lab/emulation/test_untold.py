@@ -17,11 +17,11 @@ from virtco.scheduling import pilots
 from virtco_lab.emulation import cases
 from virtco_lab.emulation import fabric as fabric_module
 from virtco_lab.emulation import misled
-from virtco_lab.emulation import scenario
 from virtco_lab.emulation import starvation
 from virtco_lab.emulation import traffic
 from virtco_lab.emulation import untold
 from virtco_lab.sim import claims
+from virtco_lab.sim import schemes
 
 
 def _coflow(name, n_vms, flows, start_s=0.0):
@@ -225,8 +225,8 @@ def test_an_error_of_the_telling_is_told(bed):
 
 
 def test_fair_sharing_is_without_the_edges(bed):
-    bed.send(COFLOWS, EXACT, scheme=scenario.Scheme('f', 'f', 'spread',
-                                                    'fair'))
+    bed.send(COFLOWS, EXACT, scheme=schemes.Scheme('f', 'f', 'spread',
+                                                   'fair'))
     assert bed.story.count('unenforced') == 1
 
 
