@@ -23,7 +23,7 @@ _LIMITS = {'minimum': 'at least', 'exclusiveMinimum': 'more than',
 
 
 def lines(document: dict[str, Any]) -> Iterator[str]:
-    """Yield the text of the reference: operations by path, then types."""
+    """Yield the text of the reference: operations by path, failures, types."""
     operations = [(path, method, one)
                   for path, methods in document['paths'].items()
                   for method, one in methods.items()]
@@ -33,7 +33,13 @@ def lines(document: dict[str, Any]) -> Iterator[str]:
         yield from _title(noun, '=')
         for path, method, one in found:
             yield from _title(f'``{method.upper()} {path}``', '-')
-            yield from _operation(one)
+            yield from _operation(one, document['components']['responses'])
+    yield from _title('Failures', '=')
+    for name, response in document['components']['responses'].items():
+        yield f'.. _api-failure-{name.lower()}:'
+        yield from _title(name, '-')
+        yield from (response['description'], '')
+        yield from _sample('Answer:', response['content'])
     yield from _title('Types', '=')
     for name, schema in sorted(document['components']['schemas'].items()):
         yield f'.. _api-type-{name.lower()}:'
@@ -54,7 +60,7 @@ def _title(text: str, mark: str) -> list[str]:
     return ['', text, mark * len(text), '']
 
 
-def _operation(one: dict[str, Any]) -> Iterator[str]:
+def _operation(one: dict[str, Any], common: dict[str, Any]) -> Iterator[str]:
     yield from (one['summary'], '')
     roles = ('; '.join(
         f'{", ".join(rule["roles"])} by the rule ``{name}``'
@@ -63,8 +69,13 @@ def _operation(one: dict[str, Any]) -> Iterator[str]:
     yield f':Operation: ``{one["operationId"]}``'
     yield f':Roles: {roles}'
     for status, response in one['responses'].items():
-        yield (f':Status {status}: {response["description"]} '
-               + _kinds(response.get('content', {})))
+        if '$ref' in response:
+            name = response['$ref'].rpartition('/')[2]
+            yield (f':Status {status}: {common[name]["description"]} '
+                   f':ref:`{name} <api-failure-{name.lower()}>`')
+        else:
+            yield (f':Status {status}: {response["description"]} '
+                   + _kinds(response.get('content', {})))
     yield ''
     for found in one.get('parameters', ()):
         yield from _field(f'``{found["name"]}`` in the {found["in"]}', {

@@ -29,8 +29,19 @@ _TEMPLATE = '#/components/schemas/{name}'
 _IVAR = re.compile(r'(?ms)^:ivar (\w+): (.*?)(?=^:ivar |\Z)')
 
 
-#: Samples by the operation's name: request, status and response.
+#: Request, status, response, and failures by status, of each operation.
 Samples = Mapping[str, Mapping[str, Any]]
+
+#: Failures that operations have in common: status, name and description.
+_COMMON = (
+    (400, 'Invalid', 'A field or parameter is not valid.'),
+    (403, 'Forbidden', 'No rule allows it to the caller, or a quota is full.'),
+    (404, 'NotFound', 'Nothing has this name or id.'),
+    (406, 'VersionNotServed', 'The API has no such version.'),
+    (409, 'Overtaken', wire.OVERTAKEN),
+    (429, 'TooManyRequests', 'The caller asks too often; Retry-After has the '
+     'time to wait, in seconds.'),
+    (503, 'Unavailable', 'The controller starts, or has no database.'))
 
 
 def document(samples: Samples) -> dict[str, Any]:
@@ -48,6 +59,11 @@ def document(samples: Samples) -> dict[str, Any]:
         for base in (wire.Response, wire.Query) for kind in _below(base)}
     for name, schema in components.items():
         _describe(schema, inherited.get(name, []))
+    told = {status: body for sample in samples.values()
+            for status, body in sample.get('failures', {}).items()}
+    common = {name: {'description': text, 'content': _content(
+        names[error.Failure], told.get(str(status)))}
+        for status, name, text in _COMMON}
     paths: dict[str, dict[str, Any]] = {}
     for one in routes.OPERATIONS:
         paths.setdefault(one.path, {})[one.method.lower()] = _operation(
@@ -58,7 +74,8 @@ def document(samples: Samples) -> dict[str, Any]:
     return {
         'openapi': '3.1.0',
         'info': {'title': 'VirtCO', 'version': versions.VERSIONS[-1]},
-        'paths': paths, 'components': {'schemas': components}}
+        'paths': paths,
+        'components': {'schemas': components, 'responses': common}}
 
 
 def _below(kind: type) -> Iterator[type]:
@@ -99,6 +116,8 @@ def _operation(one: wire.Operation[Any], names: dict[Any, dict[str, Any]],
                ) -> dict[str, Any]:
     rules = policies.rules_of(one)
     failure = {'content': _content(names[error.Failure])}
+    is_possible = {400: bool(one.parameters), 403: bool(rules),
+                   404: '{' in one.path, 409: bool(one.conflict)}
     # Keystone's middleware answers so, with a text of its own.
     unauthorized = {'401': {'description': 'There is no valid token.'}}
     found: dict[str, Any] = {
@@ -108,14 +127,14 @@ def _operation(one: wire.Operation[Any], names: dict[Any, dict[str, Any]],
         'responses': {
             str(one.status): _response(one, names, sample.get('response')),
             **(unauthorized if rules else {}),
-            **{str(status): {'description': text, **failure}
-               for status, text, is_possible in (
-                (400, 'A field or parameter is not valid.',
-                 bool(one.parameters)),
-                (403, 'No rule allows it to the caller.', bool(rules)),
-                (404, 'Nothing has this name or id.', '{' in one.path))
-               if is_possible},
+            **{str(status): {'$ref': f'#/components/responses/{name}'}
+               for status, name, _text in _COMMON
+               if is_possible.get(status, True)},
             'default': {'description': 'An error.', **failure}}}
+    if one.conflict not in ('', wire.OVERTAKEN):
+        found['responses']['409'] = {
+            'description': one.conflict, 'content': _content(
+                names[error.Failure], sample.get('failures', {}).get('409'))}
     in_paths, in_query = (
         {} if kind is None else components[_name(names[kind])]['properties']
         for kind in (fields.Path, one.query))

@@ -83,7 +83,8 @@ class Topology:
         try:
             self._database.retried(save)
         except _Overtaken:
-            raise exception.Conflict(what='The topology', id='') from None
+            raise exception.Conflict(
+                'The topology was changed by someone else.') from None
         self.refresh()
 
     def delete(self, name: str) -> None:

@@ -110,7 +110,7 @@ LIST = operation.Operation(
 ORDER = operation.Operation(
     'orderCheck', 'POST', '/v1/checks', Check,
     'Check hosts, or discover the tree above them, as soon as no other check '
-    'runs.', body=CheckRequest, status=202)
+    'runs.', body=CheckRequest, status=202, conflict=operation.OVERTAKEN)
 SHOW = operation.Operation(
     'showCheck', 'GET', '/v1/checks/{check_id}', Check,
     'Show a check, and what came of it so far.')

@@ -295,21 +295,23 @@ LIST = operation.Operation(
 REGISTER = operation.Operation(
     'registerCoflow', 'POST', '/v1/coflows', Coflow,
     'Register a matrix; its id is the hint virtco:tm_ref.',
-    body=Registration, status=201)
+    body=Registration, status=201, conflict=operation.OVERTAKEN)
 SHOW = operation.Operation(
     'showCoflow', 'GET', '/v1/coflows/{coflow_id}', Coflow,
     'Show a coflow, the VMs of its group and its events.')
 CHANGE = operation.Operation(
     'changeCoflow', 'PATCH', '/v1/coflows/{coflow_id}', Coflow,
-    'Declare a coflow done, or set its class or weight.', body=CoflowChange)
+    'Declare a coflow done, or set its class or weight.', body=CoflowChange,
+    conflict=operation.OVERTAKEN)
 DELETE = operation.Operation(
     'deleteCoflow', 'DELETE', '/v1/coflows/{coflow_id}', operation.NOTHING,
     'Forget a registered matrix, or give up a coflow; its VMs stay.',
-    status=204)
+    status=204, conflict=operation.OVERTAKEN)
 ANNOUNCE = operation.Operation(
     'announceCoflow', 'POST', '/v1/groups/{group}/coflows', Coflows,
     'Announce a coflow over the VMs of a group that runs.',
-    body=Announcement, query=fields.ProjectQuery, status=201)
+    body=Announcement, query=fields.ProjectQuery, status=201,
+    conflict=operation.OVERTAKEN)
 EVENTS = operation.Operation(
     'listEvents', 'GET', '/v1/events', Events,
     'List events: ignored hints, other hosts, expiries.',

@@ -45,8 +45,11 @@ Macs = Annotated[tuple[fields.Mac, ...], msgspec.Meta(max_length=MAX_MACS)]
 class Destination:
     """Child class of a coflow for its bytes from here to one host.
 
+    :ivar host: name of the host that receives.
     :ivar minor: HTB minor of the child, stable for the pair's life.
     :ivar weight: w = p/s of VirtCO Eq. (2); the weights of a class sum to 1.
+    :ivar rate_bps: guaranteed rate.
+    :ivar ceil_bps: upper limit.
     """
 
     host: fields.Name
@@ -60,9 +63,14 @@ class Destination:
 class CoflowClass:
     """The class of a coflow on this host.
 
+    :ivar coflow_id: id of the coflow.
+    :ivar name: name of the coflow.
     :ivar minor: HTB minor of the coflow's class, stable for its life.
+    :ivar rate_bps: guaranteed rate.
+    :ivar ceil_bps: upper limit.
     :ivar prio: place in the order of the host's coflows, 0 (first) to 7 (this
         one and all later ones); decides about leftover bandwidth only.
+    :ivar destinations: child classes, one for each host that it sends to.
     """
 
     coflow_id: fields.Name
@@ -79,6 +87,10 @@ class CoflowClass:
 class FlowEntry:
     """Packets of VM src_vm from src_ip to dst_ip go to class ``minor``.
 
+    :ivar coflow_id: id of the coflow.
+    :ivar src_vm: instance that sends.
+    :ivar src_ip: address of the instance that sends.
+    :ivar dst_ip: address of the instance that receives.
     :ivar minor: minor of a Destination; :data:`DEFAULT_MINOR` for a pair that
         is only counted.
     :ivar dst_port: TCP/UDP destination port, None = any.
@@ -96,6 +108,8 @@ class FlowEntry:
 class ReceivedPair:
     """Packets that arrive here for a coflow, as the receiver tells them.
 
+    :ivar src_ip: address of the instance that sends.
+    :ivar dst_ip: address of the instance that receives.
     :ivar dst_port: TCP/UDP destination port, None = any.
     """
 
@@ -108,8 +122,10 @@ class ReceivedPair:
 class DestinationLimit:
     """Limit of the unmanaged traffic of all VMs here to one other host.
 
+    :ivar host: name of the other host.
     :ivar slot: number of its class, 1 to :data:`MAX_LIMITS`; stays while it
         is limited.
+    :ivar rate_bps: upper limit.
     :ivar macs: addresses of the VMs there, as ``aa:bb:cc:dd:ee:ff``.
     """
 
@@ -127,6 +143,7 @@ class Unmanaged:
         to ``others_macs``.
     :ivar others_macs: addresses of VMs at hosts without a limit of their own,
         and addresses that VMs at several hosts have.
+    :ivar limits: limits to single hosts.
     """
 
     others_bps: WholeRate
@@ -139,8 +156,14 @@ class Unmanaged:
 class EdgePolicy:
     """Policy of one host.
 
+    :ivar host: name of the host.
+    :ivar generation: number of the policy, higher than that of earlier ones.
+    :ivar ttl_s: time for which it holds without a controller.
+    :ivar egress_bps: rate out of the host that coflows are scheduled by.
+    :ivar ingress_bps: rate into the host that coflows are scheduled by.
     :ivar default_rate_bps: guaranteed to everything unmanaged.
-    :ivar ttl_s: how long it holds without a controller.
+    :ivar classes: classes of the coflows that send from here.
+    :ivar flows: packets that belong to each class.
     :ivar received: limits that a receiver needs that protects its coflows from
         other traffic; empty where none does.
     :ivar unmanaged: None follows and limits nothing.

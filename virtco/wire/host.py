@@ -143,14 +143,14 @@ SHOW = operation.Operation(
 FORGET = operation.Operation(
     'forgetHost', 'DELETE', '/v1/hosts/{host}', operation.NOTHING,
     'Delete all that is known of a host without VMs of groups.',
-    status=204)
+    status=204, conflict='VMs of groups are on the host, or planned to be.')
 POLICY = operation.Operation(
     'showPolicy', 'GET', '/v1/hosts/{host}/policy', edge_policy.EdgePolicy,
     'Show the policy of a host, as its edge module is told.')
 DRAIN = operation.Operation(
     'drainHost', 'PUT', '/v1/hosts/{host}/drain', Drained,
     'Plan no new group for a host, and advise moves away from it.',
-    body=Drain)
+    body=Drain, conflict=operation.OVERTAKEN)
 UNDRAIN = operation.Operation(
     'undrainHost', 'DELETE', '/v1/hosts/{host}/drain', operation.NOTHING,
-    'Use a drained host again.', status=204)
+    'Use a drained host again.', status=204, conflict=operation.OVERTAKEN)

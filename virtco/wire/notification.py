@@ -37,4 +37,4 @@ class Followed(operation.Response, frozen=True):
 POST = operation.Operation(
     'notify', 'POST', '/v1/notifications', Followed,
     'Follow a versioned notification of Nova.', body=Notification,
-    status=202)
+    status=202, conflict=operation.OVERTAKEN)

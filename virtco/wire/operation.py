@@ -43,6 +43,8 @@ class Operation(Generic[_A]):
     :ivar status: status of a successful answer.
     :ivar failed_status: status of an answer of the same type that is no
         success.
+    :ivar conflict: sentence on the state that does not allow the operation,
+        with status 409; empty: no state forbids it.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Operation(Generic[_A]):
     query: type[Query] | None = None
     status: int = 200
     failed_status: int | None = None
+    conflict: str = ''
 
     @property
     def parameters(self) -> list[str]:
@@ -65,3 +68,5 @@ class Operation(Generic[_A]):
 
 
 NOTHING = type(None)
+#: Conflict of an operation that writes.
+OVERTAKEN = 'Another request changed the same meanwhile.'

@@ -289,7 +289,8 @@ SHOW = operation.Operation(
     'Show the last answer for an instance, and where the instance is.')
 RELEASE = operation.Operation(
     'releasePlacement', 'DELETE', '/v1/placements/{instance_uuid}',
-    operation.NOTHING, 'Give up the reservation of an instance.', status=204)
+    operation.NOTHING, 'Give up the reservation of an instance.', status=204,
+    conflict=operation.OVERTAKEN)
 EXPLAIN = operation.Operation(
     'explainPlacement', 'GET', '/v1/placements/{instance_uuid}/explanation',
     Explanation, 'Explain what decided the host of an instance.',

@@ -215,7 +215,7 @@ class Look(operation.Request, frozen=True):
 PLAN = operation.Operation(
     'plan', 'POST', '/v1/plans', Plan,
     'Plan groups that nobody launches: what would come of it.',
-    body=PlanRequest)
+    body=PlanRequest, conflict='No placement is valid.')
 MOVES = operation.Operation(
     'listMoves', 'GET', '/v1/advice', Moves,
     'List the moves of running VMs that were found last.')

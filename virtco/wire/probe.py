@@ -111,7 +111,8 @@ SCHEDULE = operation.Operation(
     'Show the scheduled measurements and the use of their budget.')
 ORDER = operation.Operation(
     'orderProbes', 'POST', '/v1/probes', Ordered,
-    'Measure pairs of hosts soon.', body=ProbeRequest, status=202)
+    'Measure pairs of hosts soon.', body=ProbeRequest, status=202,
+    conflict=operation.OVERTAKEN)
 SHOW = operation.Operation(
     'showProbe', 'GET', '/v1/probes/{probe_id}', Results,
     'Show what came of ordered measurements.')

@@ -197,4 +197,4 @@ SHOW_APP = operation.Operation(
 FORGET_APP = operation.Operation(
     'forgetApp', 'DELETE', '/v1/apps/{name}', operation.NOTHING,
     'Forget what was counted of an application.', query=fields.ProjectQuery,
-    status=204)
+    status=204, conflict=operation.OVERTAKEN)

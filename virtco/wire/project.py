@@ -56,4 +56,4 @@ SHOW = operation.Operation(
 CHANGE = operation.Operation(
     'changeProject', 'PATCH', '/v1/projects/{project_id}', Project,
     'Set class or weight of all coflows of a project, or forgive its debt.',
-    body=ProjectChange)
+    body=ProjectChange, conflict=operation.OVERTAKEN)

@@ -77,7 +77,7 @@ SHOW = operation.Operation(
 CHANGE = operation.Operation(
     'changeSettings', 'PATCH', '/v1/settings', Settings,
     'Change choices, for all processes and over restarts.',
-    body=SettingsChange)
+    body=SettingsChange, conflict=operation.OVERTAKEN)
 HISTORY = operation.Operation(
     'listChanges', 'GET', '/v1/settings/history', History,
     'List changes of settings, hosts and topologies by operators.')

@@ -228,10 +228,10 @@ SHOW = operation.Operation(
 IMPORT = operation.Operation(
     'importTopology', 'PUT', '/v1/topology', Imported,
     'Replace planes of the topology, or tell what that would change.',
-    body=Import)
+    body=Import, conflict=operation.OVERTAKEN)
 DELETE = operation.Operation(
     'deletePlane', 'DELETE', '/v1/topology/{plane}', operation.NOTHING,
-    'Delete a plane.', status=204)
+    'Delete a plane.', status=204, conflict=operation.OVERTAKEN)
 CAPACITY = operation.Operation(
     'countCapacity', 'POST', '/v1/capacity', Capacity,
     'Count how many groups fit below each switch of a level.',

@@ -6,6 +6,7 @@
 writes ``doc/source/api/openapi.json``, which shows them.
 """
 
+from concurrent import futures
 import contextlib
 import http.server
 import json
@@ -22,6 +23,7 @@ import requests
 from tests.functional.controller import harness
 from virtco.api import openapi
 from virtco.api import routes
+from virtco.api import versions
 from virtco.follow import inventory
 
 API = pathlib.Path(__file__).parents[3] / 'doc/source/api'
@@ -85,6 +87,7 @@ def running(home, hosts=HOSTS, options=None):
         url = f'http://127.0.0.1:{nova.server_port}'
         with harness.running(home, {
                 'probe': {'max_link_share': 1},
+                'limits': {'max_registered_per_project': 1},
                 'nova': {'auth_type': 'none', 'endpoint_override': url,
                          'placement_endpoint_override': url},
                 'reevaluation': {'interval_s': 0.2}} | (options or {}),
@@ -101,6 +104,7 @@ class Recorder:
 
     def __init__(self, controller):
         self._call, self._url = controller.call, controller.url
+        self._home = str(controller.home)
         self.samples = {}
         self._ids = {}
 
@@ -118,6 +122,18 @@ class Recorder:
             'response': self._plain('', found), 'status': one.status})
         return found
 
+    def fail(self, status, name, body=None, headers=None, /, **parameters):
+        """Send a request that fails, and keep the answer."""
+        one = BY_NAME[name]
+        self.keep(status, name, self._call(
+            one.method, one.path.format(**parameters), body, status,
+            headers=headers))
+
+    def keep(self, status, name, found):
+        """Keep the answer to a request that failed."""
+        self.samples[name].setdefault('failures', {})[str(status)] = (
+            self._plain('', found))
+
     def _plain(self, name, value):
         """Replace ids and times, which differ between runs."""
         if isinstance(value, dict):
@@ -126,7 +142,8 @@ class Recorder:
         if isinstance(value, list | tuple):
             return [self._plain(name, one) for one in value]
         if isinstance(value, str):
-            return _ID.sub(self._stand_in, value)
+            return _ID.sub(self._stand_in, value.replace(
+                self._home, '/var/lib/virtco'))
         if isinstance(value, float) and abs(value - time.time()) < 1e6:
             return EPOCH_S
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -148,6 +165,7 @@ def record(controller):
     _plan(call, controller)
     _measure(call, controller)
     _count(call, cloud)
+    _fail(call, controller)
     return call.samples
 
 
@@ -283,6 +301,41 @@ def _count(call, cloud):
     call('forgetHost', host='compute3')
     call('deletePlane', plane='front-end')
     call('listChanges')
+
+
+def _fail(call, controller):
+    """Have each failure that operations have in common, and each conflict."""
+    call.fail(400, 'changeSettings', {'order': 'first'})
+    matrix = {'project_id': 'full', 'name': 'sort', 'tm': [[0, 1e9], [0, 0]]}
+    call('registerCoflow', matrix)
+    call.fail(403, 'registerCoflow', matrix)
+    call.fail(404, 'showCoflow', coflow_id='wordcount')
+    call.fail(406, 'showSettings', None, {versions.HEADER: 'virtco 2.0'})
+    call.fail(409, 'importTopology', {'generation': 1, 'planes': [{
+        'name': 'front-end', 'nodes': [{'name': 'rack1', 'hosts': 'a[1-2]'}]
+    }]})
+    call.fail(409, 'forgetHost', host='compute1')
+    call.fail(409, 'plan', {
+        'hosts': [{'host': 'compute1', 'free': {
+            'vcpus': 1, 'memory_mb': 1, 'disk_gb': 1}}],
+        'groups': [{'name': 'train', 'tm': [[0, 1e9], [0, 0]], 'flavor': {
+            'vcpus': 2, 'memory_mb': 4096, 'disk_gb': 20}}]})
+    call.keep(429, 'showVersion', _refused(controller))
+    for path in controller.home.glob('virtco.sqlite*'):
+        path.rename(path.with_name('moved-' + path.name))
+    call.fail(503, 'showProject', project_id='analytics')
+
+
+def _refused(controller):
+    """Ask without a token until a request is refused; return its answer."""
+    def ask(_number):
+        return requests.get(controller.url + '/v1', timeout=harness.DEADLINE_S)
+
+    with futures.ThreadPoolExecutor(64) as pool:
+        while True:
+            for found in pool.map(ask, range(400)):
+                if found.status_code == 429:
+                    return found.json()
 
 
 def _differing(found, known, path=''):

@@ -46,6 +46,14 @@ def test_an_operation_is_on_the_page(path, method, one):
     assert text.count('.. code-block::') == len(samples)
 
 
+@pytest.mark.parametrize('name', test_openapi.DOCUMENT['components'][
+    'responses'])
+def test_a_failure_is_on_the_page_once(name):
+    assert f':ref:`{name} <api-failure-{name.lower()}>`' in TEXT
+    assert TEXT.count(f'.. _api-failure-{name.lower()}:') == 1
+    assert '"code": "virtco.' in PARTS[name]
+
+
 def test_a_type_has_its_fields_with_limits():
     text = PARTS['CapacityRequest']
     assert '``hosts``: array of :ref:`Room <api-type-room>`' in text
