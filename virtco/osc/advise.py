@@ -72,9 +72,8 @@ class Advise(base.Command):
             traffic.add_argument(name, metavar='<n>', help=told)
         # In the group it would make a line of the usage too long.
         parser.add_argument(
-            '--tm', metavar='<file>', help=(
-                'Bytes between ranks as in virtco:tm, row i of rank i; - is '
-                'standard input (default: the hint of the group)'))
+            '--tm', help=base.MATRIX + ', row i of rank i (default: the hint '
+                                       'of the group)')
         return parser
 
     def _found(self, args: Any) -> wire.Tree | wire.Mapping:
@@ -90,7 +89,8 @@ class Advise(base.Command):
                     operation=operation, **of_group)
         return self.client.mapping(
             args.group, **of_group,
-            tm=None if args.tm is None else self.read_json('--tm', args.tm),
+            tm=None if args.tm is None else base.decode_json(
+                '--tm', args.tm, self.text_of(args.tm)),
             all_reduce_bytes=None if args.all_reduce is None
             else _size_bytes(args.all_reduce, '--all-reduce'))
 

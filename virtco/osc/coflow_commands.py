@@ -225,8 +225,7 @@ class CreatePlan(base.Lister):
 
     arguments = (
         base.argument('file', nargs='?', help='JSON file'),
-        base.argument('--tm', help='The matrix as in the hint '
-                      'virtco:tm, or @FILE'),
+        base.argument('--tm', help=base.MATRIX),
         base.argument('--flavor', help=nova_facts.FLAVOR),
         base.argument('--within', metavar='<level>',
                       help='Wish as in the hint virtco:within'),

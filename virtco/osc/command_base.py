@@ -46,7 +46,10 @@ def argument(*names: str, **options: Any) -> Argument:
 COFLOW = argument('coflow_id', metavar='coflow', help='Id or name')
 HOST = argument('host', help='Name of the hypervisor')
 GROUP = argument('group', help='Id or name')
-TM = argument('tm', help='The matrix as in the hint virtco:tm, or @FILE')
+#: Help of each argument that :meth:`Command.text_of` reads.
+MATRIX = ('Matrix as in the hint virtco:tm, as JSON text or @FILE; - is '
+          'standard input')
+TM = argument('tm', help=MATRIX)
 PROJECT = argument('--project', dest='project_id', metavar='<project>',
                    help='Name or id, default your own')
 PLANE = argument('--plane', metavar='<name>', help='Only this plane')
@@ -124,9 +127,9 @@ class Command(command.Command):
                 break_on_hyphens=False) + '\n')
 
     def text_of(self, value: str) -> str:
-        """Return the text itself, or that of @FILE."""
-        return (self.read('tm', value[1:]) if value.startswith('@')
-                else value)
+        """Return JSON text itself, or that of FILE, @FILE or -."""
+        return (value if value.lstrip()[:1] in ('[', '{')
+                else self.read('tm', value.removeprefix('@')))
 
     def read(self, field: str, path: str,
              most_chars: int = MOST_TEXT_CHARS) -> str:
@@ -158,11 +161,7 @@ class Command(command.Command):
 
         :raises virtco.exception.Invalid: naming the field.
         """
-        try:
-            return json.loads(self.read(field, path))
-        except (ValueError, RecursionError) as error:
-            raise exception.Invalid(field=field, value=path,
-                                    limit='JSON text') from error
+        return decode_json(field, path, self.read(field, path))
 
 
 class Lister(Command, command.Lister):
@@ -253,6 +252,19 @@ def _list_in(answer: Any) -> msgspec.structs.FieldInfo:
     """Find the list of things in an answer."""
     return next(field for field in msgspec.structs.fields(answer)
                 if typing.get_origin(field.type) is list)
+
+
+def decode_json(field: str, given: str, text: str) -> Any:
+    """Decode JSON text.
+
+    :param given: argument that gave the text.
+    :raises virtco.exception.Invalid: naming the field.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise exception.Invalid(field=field, value=given[:100],
+                                limit='JSON text') from error
 
 
 def topology_of(planes: Sequence[wire.Plane]) -> tree.Topology:

@@ -76,8 +76,8 @@ class Check(base.Lister):
         what = parser.add_mutually_exclusive_group(required=True)
         what.add_argument('--hosts', metavar='<host>,…', help=(
             'Hosts to check, at least two'))
-        what.add_argument('--group', metavar='<id>',
-                          help='The hosts of this group\'s VMs')
+        what.add_argument('--group', metavar='<group>',
+                          help='The hosts of this group\'s VMs; name or id')
         what.add_argument('--list', action='store_true',
                           help='List the latest checks')
         parser.add_argument('--timeout', type=float, default=300.0,

@@ -93,14 +93,14 @@ class CheckRequest(operation.Request, frozen=True, kw_only=True):
     """Hosts to check, by name or as those of a group; one of the two.
 
     :ivar hosts: names of hosts.
-    :ivar group: id of the group whose hosts are meant.
+    :ivar group: name or id of the group whose hosts are meant.
     :ivar purpose: check the hosts, or discover the tree above them, which
         may be that of all hosts.
     """
 
     hosts: Annotated[list[fields.Host], msgspec.Meta(
         max_length=1024)] | None = None
-    group: fields.Id | None = None
+    group: fields.Asked | None = None
     purpose: Purpose = 'check'
 
 

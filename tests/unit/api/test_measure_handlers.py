@@ -24,7 +24,8 @@ def test_checks_are_of_hosts_a_group_or_all(own, monkeypatch):
         return sorted(found.json['hosts']), found.json['purpose']
 
     assert checked({'hosts': ['h0', 'h2']}) == (['h0', 'h2'], 'check')
-    assert checked({'group': 'p-a'}) == (['h0', 'h1', 'h2'], 'check')
+    for group in ('p-a', 'a'):
+        assert checked({'group': group}) == (['h0', 'h1', 'h2'], 'check')
     own.rooms.state.report('h7', made.report())
     own.rooms.state.report('h8', made.report())
     # Of this one nobody heard.
@@ -34,7 +35,7 @@ def test_checks_are_of_hosts_a_group_or_all(own, monkeypatch):
     four = ['h0', 'h1', 'h2', 'h7']
     assert checked({'purpose': 'discover', 'hosts': four}) == (
         four, 'discover')
-    assert len(own.get(path)['checks']) == 4
+    assert len(own.get(path)['checks']) == 5
     for body, value in (({}, None), ({'purpose': 'check'}, None),
                         ({'hosts': ['h0', 'h1'], 'group': 'p-a'}, 'both')):
         error = own.refused(400, 'POST', path, body)

@@ -183,8 +183,10 @@ def test_a_mapping_for_torchrun():
 def test_a_matrix_is_read(tmp_path):
     path = tmp_path / 'tm.json'
     path.write_text('[[0,1,5]]')
-    assert _mapping('--tm', str(path))[2][1]['tm'] == [[0, 1, 5]]
-    assert _mapping('--tm', '-', stdin='[[1,0,7]]')[2][1]['tm'] == [[1, 0, 7]]
+    for given, stdin in (('[[0,1,5]]', ''), (str(path), ''),
+                         (f'@{path}', ''), ('-', '[[0,1,5]]')):
+        _, _, (_, body) = _mapping('--tm', given, stdin=stdin)
+        assert body['tm'] == [[0, 1, 5]]
 
 
 @pytest.mark.parametrize(('text', 'words'), [

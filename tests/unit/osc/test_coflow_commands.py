@@ -93,8 +93,13 @@ def test_a_matrix_is_registered_as_text_or_from_a_file(tmp_path):
     path = tmp_path / 'tm.json'
     path.write_text('[[0,1,5]]')
     one = controller.Controller(**{'POST /v1/coflows': A})
-    (found,), _ = controller.rows(coflow.CreateCoflow, one, 'm', f'@{path}')
-    assert found.items() >= A.items()
+    for argv, stdin in (('-', '[[0,1,5]]'), (str(path), ''),
+                        (f'@{path}', '')):
+        one.asked.clear()
+        (found,), _ = controller.rows(coflow.CreateCoflow, one, 'm', argv,
+                                      stdin=stdin)
+        assert found.items() >= A.items()
+        assert one.asked[0][2]['tm'] == '[[0,1,5]]'
     controller.run(coflow.CreateCoflow, one, 'm', '[[1,0,7]]',
                    '--project', 'q')
     assert one.asked == [

@@ -11,6 +11,7 @@ import numpy as np
 
 from virtco import exception
 from virtco.api.call import Call
+from virtco.db import groups as db_groups
 from virtco.measure import constant
 from virtco.measure import history
 from virtco.measure import performers as poor
@@ -73,7 +74,9 @@ def _hosts(call: Call, body: check_wire.CheckRequest) -> list[str]:
     """Find those that are named, those of a group, or all that report."""
     live = call.rooms.state.live
     if body.group is not None:
-        hosts = list(live.hosts_of_group(body.group))
+        with call.rooms.state.database.reader() as session:
+            group = db_groups.only_living(session, None, body.group)
+        hosts = list(live.hosts_of_group(group.id))
         if not hosts:
             raise exception.NotFound(what='Group', id=body.group)
         return hosts
