@@ -9,6 +9,9 @@ troubleshooting has an entry of each. A code keeps its meaning for ever.
 import dataclasses
 
 OK, WARNING, ERROR = 'ok', 'warning', 'error'
+#: Entry of a code on the page on troubleshooting.
+_ENTRY = ('https://docs.openstack.org/virtco/latest/admin/'
+          'troubleshooting.html#term-')
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -121,6 +124,11 @@ KINDS = {
     'VC-090': Kind('edge module', ERROR, 'the uplink has another one',
                    'Stop one of the two.'),
 }
+
+
+def url(code: str) -> str:
+    """Return the address of the entry of a code in the documentation."""
+    return _ENTRY + code
 
 
 def is_error(code: str) -> bool:

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from virtco import exception
+from virtco import problems
 from virtco.client import v1
 from virtco.osc import command_base as base
 from virtco.osc import doctor_findings as findings
@@ -16,7 +17,8 @@ class Doctor(base.Lister):
 
     With a coflow, look at its members and classes as well. With a
     configuration file, test it on this machine before the controller starts.
-    Exit code 1 when something does not work.
+    Exit code 1 when something does not work. The standard error has the page
+    that explains each code.
     """
 
     row = findings.Finding
@@ -35,6 +37,8 @@ class Doctor(base.Lister):
         else:
             found = self._of_chain(args)
         self._is_broken = any(one.state == findings.ERROR for one in found)
+        self.tell('\n'.join(problems.url(code) for code in sorted(
+            {one.code for one in found} - {''})))
         return found
 
     def _of_chain(self, args: Any) -> list[findings.Finding]:

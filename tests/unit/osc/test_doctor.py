@@ -53,6 +53,20 @@ def test_a_broken_link_ends_with_1(answers, link, state, code):
     assert (found_code, found[link]) == (code, state)
 
 
+def test_the_page_of_each_code_is_named_once():
+    silent = {'GET /v1/hosts': {'hosts': [
+        findings.host(host=name, last_report=0.0) for name in 'ab']}}
+    _, out, told = controller.run(doctor.Doctor, _controller(**silent),
+                                  '-f', 'json')
+    assert told.splitlines() == sorted({
+        'https://docs.openstack.org/virtco/latest/admin/'
+        f'troubleshooting.html#term-{row["code"]}'
+        for row in json.loads(out) if row['code']})
+    assert 'VC-066' in told
+    _, _, told = controller.run(doctor.Doctor, _controller())
+    assert told == ''
+
+
 def test_a_controller_that_starts_is_asked_no_more():
     one = _controller(**{'GET /health': (503, {'status': 'starting',
                                                'what': 'x'})})
