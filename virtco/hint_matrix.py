@@ -7,11 +7,11 @@ named matrices; every bound of :class:`Limits` is checked before memory is
 spent on what it bounds.
 """
 
+import collections
 from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
 import json
-import math
 import reprlib
 from typing import Any
 from typing import NoReturn
@@ -30,6 +30,8 @@ MIN_PERIOD_S = 1e-3
 RECURRENCE = ('iterations', 'period', 'compute')
 
 _SIZE_CHARS = 40
+#: VMs with self-flows that are named.
+_MOST_TOLD = 5
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 60
 _SHORT.maxlevel = 2
@@ -93,6 +95,19 @@ def _matrices(value: Any, name: str, limits: Limits
         reader = _Reader(limits)
         return (reader.coflow(name, reader.matrix(TM, value)),)
     return _Reader(limits).named_matrices(value)
+
+
+def self_flows(coflows: Sequence[coflow_model.Coflow]) -> str:
+    """Tell which VMs send how many bytes to themselves; empty: none."""
+    total: dict[int, float] = collections.defaultdict(float)
+    for coflow in coflows:
+        for vm, size in coflow.self_bytes:
+            total[vm] += size
+    told = [f'VM {vm} {units.format_size(size)}'
+            for vm, size in sorted(total.items())]
+    shown = ', '.join(told[:_MOST_TOLD])
+    return shown if len(told) <= _MOST_TOLD else (
+        f'{shown} and {len(told) - _MOST_TOLD} more VMs')
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -255,14 +270,6 @@ class _Reader:
             refuse(f'{field} bytes', units.format_size(self._bytes),
                    f'at most {units.format_size(self._limits.max_bytes)} '
                    f'in the group')
-
-
-def size_bytes(value: Any) -> float:
-    """Read a size as a matrix may hold it.
-
-    :raises virtco.exception.HintInvalid:
-    """
-    return _size('size', value, math.inf)
 
 
 def _size(field: str, value: Any, most: float) -> float:

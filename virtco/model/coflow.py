@@ -5,6 +5,7 @@
 from collections.abc import Iterable
 from collections.abc import Sequence
 from dataclasses import dataclass
+from dataclasses import field
 from dataclasses import replace
 
 from virtco.model import matrix as matrices
@@ -23,6 +24,8 @@ class Coflow:
     :ivar name: unique within the group.
     :ivar matrix: self-flows are left out and duplicates are added up by
         :meth:`from_flows`.
+    :ivar self_bytes: VMs with the bytes of their self-flows, which are in no
+        class; known while the hint is read.
     :ivar dst_port: TCP/UDP destination port by which the edge tells this
         coflow from another over the same pair of VMs; None matches all.
     :ivar iterations: number of times that the whole matrix is sent; 0 =
@@ -48,6 +51,8 @@ class Coflow:
     rank_hint: bool = False
     is_estimated: bool = False
     order: str | None = None
+    self_bytes: tuple[tuple[int, float], ...] = field(
+        default=(), compare=False)
 
     @classmethod
     def from_flows(cls, name: str, n_vms: int,
@@ -57,12 +62,14 @@ class Coflow:
         """Build from (src, dst, size_bytes) rows."""
         total: dict[tuple[int, int], float] = {}
         for src, dst, size_bytes in flows:
-            if src != dst and size_bytes > 0:
+            if size_bytes > 0:
                 total[src, dst] = total.get((src, dst), 0.0) + size_bytes
-        ends = sorted(total)
+        ends = sorted(end for end in total if end[0] != end[1])
         return cls(name, matrices.Matrix.of(
             n_vms, (src for src, _ in ends), (dst for _, dst in ends),
-            (total[end] for end in ends)), dst_port, iterations)
+            (total[end] for end in ends)), dst_port, iterations,
+            self_bytes=tuple((src, size_bytes) for (src, dst), size_bytes
+                             in sorted(total.items()) if src == dst))
 
     @property
     def n_vms(self) -> int:

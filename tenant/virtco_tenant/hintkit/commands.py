@@ -4,6 +4,7 @@
 
 import abc
 import argparse
+from collections.abc import Iterator
 import dataclasses
 import inspect
 import json
@@ -164,40 +165,40 @@ def figures_of(values: dict[str, Any]) -> figures.Figures:
     """
     hint = hints.parse(values)
     assert hint is not None  # there is a key of the product
-    text, dropped_bytes = '', 0.0
+    text = ''
     if hint.coflows:
-        given = json.loads(hints.text_of_matrix(values))
-        text = made.shortest(hint.coflows, given,
-                             hints.encode(hint)[hints.TM])
-        if isinstance(given, list) and isinstance(given[0], list):
-            dropped_bytes = sum(hint_matrix.size_bytes(row[k])
-                                for k, row in enumerate(given))
-    return figures.Figures(hint, text, figures.sums(hint.coflows),
-                           dropped_bytes)
+        text = made.shortest(
+            hint.coflows, json.loads(hints.text_of_matrix(values)),
+            hints.encode(hint)[hints.TM])
+    return figures.Figures(hint, text, figures.sums(hint.coflows))
 
 
 def _located(values: dict[str, Any], file: str | None) -> figures.Figures:
     """Return the figures of a given hint; an error names its file."""
     try:
         found = figures_of(values)
-        return dataclasses.replace(found, has_bare_sizes=bool(
-            found.hint.coflows) and _has_bare_sizes(
-                json.loads(hints.text_of_matrix(values))))
+        return dataclasses.replace(found, bare_bytes=tuple(sorted(set(
+            _bare_sizes(json.loads(hints.text_of_matrix(values)))
+            if found.hint.coflows else ()))))
     except exception.HintInvalid as error:
         if file is None:
             raise
         raise exception.InputInvalid(where=file, **error.kwargs) from error
 
 
-def _has_bare_sizes(given: Any) -> bool:
-    """Tell whether a matrix that was parsed has a size without a unit."""
+def _bare_sizes(given: Any) -> Iterator[float]:
+    """Yield the sizes of a valid matrix that have no unit."""
     if isinstance(given, dict):
         sizes = [given.get('size'), given.get('flow_size'),
                  *(flow[2] for flow in given.get('flows', ()))]
-        return any(map(_is_bare, sizes)) or _has_bare_sizes(
-            given.get('tm', ()))
-    return any(_has_bare_sizes(one) if isinstance(one, list | dict)
-               else _is_bare(one) for one in given)
+        yield from filter(_is_bare, sizes)
+        yield from _bare_sizes(given.get('tm', ()))
+    else:
+        for one in given:
+            if isinstance(one, list | dict):
+                yield from _bare_sizes(one)
+            elif _is_bare(one):
+                yield one
 
 
 def _is_bare(size: Any) -> bool:

@@ -12,6 +12,8 @@ from virtco.model import coflow as coflow_model
 
 #: Flows below it are mostly a number whose unit was forgotten.
 SMALL_BYTES = 1e6
+#: Sizes without a unit that have a warning each.
+MOST_SIZES = 5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,16 +33,13 @@ class Figures:
 
     :ivar text: shortest value of ``virtco:tm``.
     :ivar vms: sums of each VM.
-    :ivar dropped_bytes: sizes on the diagonal, which a dense matrix may hold
-        and the controller ignores.
-    :ivar has_bare_sizes: whether a size was given as a number without a unit.
+    :ivar bare_bytes: sizes that were given as numbers without a unit.
     """
 
     hint: hints.Hint
     text: str
     vms: tuple[VmSums, ...]
-    dropped_bytes: float
-    has_bare_sizes: bool = False
+    bare_bytes: tuple[float, ...] = ()
 
     @property
     def size_bytes(self) -> float:
@@ -118,13 +117,14 @@ def warnings(found: Figures, n_vms: int | None) -> list[str]:
         result.append(f'{_vms(idle)} neither sends nor receives.')
     if not found.n_flows:
         result.append('No VM sends anything.')
-    if found.dropped_bytes:
-        result.append(
-            f'{units.format_size(found.dropped_bytes)} on the diagonal (a VM '
-            'to itself) are ignored.')
-    if found.has_bare_sizes and 0 < found.largest_bytes < SMALL_BYTES:
-        result.append('Sizes without a unit are bytes: the largest flow has '
-                      f'{units.format_size(found.largest_bytes)}.')
+    if self_flows := hint_matrix.self_flows(found.hint.coflows):
+        result.append(f'Bytes of a VM to itself are ignored: {self_flows}.')
+    small = [size for size in found.bare_bytes if size < SMALL_BYTES]
+    result += [f'A size without a unit is in bytes: {size:g} is '
+               f'{units.format_size(size)}.' for size in small[:MOST_SIZES]]
+    if len(small) > MOST_SIZES:
+        result.append(f'{len(small) - MOST_SIZES} other sizes without a unit '
+                      f'are below {units.format_size(SMALL_BYTES)}, too.')
     result += _shared_pairs(found.hint.coflows)
     if len(found.text) > hints.METADATA_VALUE_CHARS * (
             hints.METADATA_ITEMS - 2):

@@ -99,7 +99,10 @@ def test_many_vms_are_shown_in_blocks():
     ('{"n": 11, "flows": [[9, 10, "5MB"]]}', 11,
      'VM 0, 1, 2, 3, 4, 5, 6, 7 and 1 more neither sends'),
     ('[[0, 0], [0, 0]]', 2, 'No VM sends anything.'),
-    ('[["3kB", "1MB"], [0, "4B"]]', 2, '3.004 kB on the diagonal'),
+    ('[["3kB", "1MB"], [0, "4B"]]', 2,
+     'Bytes of a VM to itself are ignored: VM 0 3 kB, VM 1 4 B.'),
+    ('{"n": 2, "flows": [[0, 1, "5MB"], [1, 1, "4B"], [1, 1, "3B"]]}', 2,
+     'Bytes of a VM to itself are ignored: VM 1 7 B.'),
     ('[{"name": "a", "tm": [[0, "1MB"], ["1MB", 0]]},'
      ' {"name": "b", "tm": [[0, "1MB"], [0, 0]], "dst_port": 5}]', 2,
      "Coflows 'a' and 'b' use the same pairs"),
@@ -112,11 +115,20 @@ def test_warnings(text, vms, warning):
 @pytest.mark.parametrize('text', [
     '[[0, 5000], [0, 0]]', '{"n": 2, "flows": [[0, 1, 5000]]}',
     '{"pattern": "ring", "n": 2, "flow_size": 5000}',
-    '{"pattern": "ring", "n": 2, "size": 10000}',
-    '[{"name": "a", "tm": [[0, "1kB"], [5000, 0]]}]'])
+    '{"pattern": "ring", "n": 2, "size": 5000}',
+    '[{"name": "a", "tm": [[0, "5GB"], [5000, 0]]}]'])
 def test_a_small_number_without_a_unit_may_be_a_mistake(text):
     assert facts('check', text, '--vms', '2')['warnings'] == [
-        'Sizes without a unit are bytes: the largest flow has 5 kB.']
+        'A size without a unit is in bytes: 5000 is 5 kB.']
+
+
+def test_each_small_number_is_told_once():
+    flows = [[i % 2, 1 - i % 2, 1 + i // 2] for i in range(14)]
+    text = json.dumps({'n': 2, 'flows': flows})
+    assert facts('check', text, '--vms', '2')['warnings'] == [
+        *(f'A size without a unit is in bytes: {n} is {n} B.'
+          for n in range(1, 6)),
+        '2 other sizes without a unit are below 1 MB, too.']
 
 
 @pytest.mark.parametrize('text', [

@@ -93,6 +93,20 @@ def test_rows_that_are_left_are_noted(ask, n, is_noted):
     assert kinds(look(ask, matrix=None, num_instances=n)) == []
 
 
+def test_bytes_of_a_vm_to_itself_are_noted(ask):
+    matrix = [
+        {'name': 'a', 'tm': [['5GB', 1, 0], [0, 0, 0], [0, 0, 7]]},
+        {'name': 'b', 'tm': [['1GB', 0, 0], [0, 0, 1], [0, 0, 0]]}]
+    view = look(ask, matrix=matrix)
+    assert view.notes == [(
+        'self_flows', 'bytes of a VM to itself are ignored: '
+                      'VM 0 6 GB, VM 2 7 B')]
+    assert {end for one in view.matrices for end in one.matrix.rows()} == {
+        (0, 1, 1.0), (1, 2, 1.0)}
+    add(ask)
+    assert 'self_flows' not in kinds(look(ask, matrix=matrix))
+
+
 @pytest.mark.parametrize(('groups', 'kind'), [
     ('never', 'preflight_off'), ('hinted', 'preflight'),
     ('always', 'preflight')])

@@ -15,7 +15,7 @@ from virtco.wire import fields
 from virtco.wire import host as host_wire
 
 HINT_EVENTS = ('hint_ignored', 'index_taken', 'matrix_differs', 'rows_left',
-               'app_learned', 'app_unknown', 'wish_refused')
+               'self_flows', 'app_learned', 'app_unknown', 'wish_refused')
 
 
 def find(call: Call, query: wire.CoflowQuery) -> wire.Coflows:
