@@ -160,6 +160,9 @@ def test_the_table_shows_what_the_api_says(visit, controller, width):
         if found['state'] == 'done':
             assert number(texts[6]) == pytest.approx(
                 found['measured_cct_s'], rel=0.006)
+        else:
+            assert texts[6] == '–'
+        assert row.locator('.plan').is_visible()
     assert page.inner_text('#status') == 'live'
     assert_fits(page)
     picture(page, f'coflows-{width}')

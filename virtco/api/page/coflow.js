@@ -1,7 +1,7 @@
 // The view of one coflow: facts, flows by host, members, who it waits for.
 
 import { get, nowS, Refused } from './ask.js';
-import { end, Lane, times } from './coflows.js';
+import { Lane, measured, times } from './coflows.js';
 import { clock, facts, link, make, rate, seconds, share, size, table }
   from './text.js';
 
@@ -69,7 +69,9 @@ export class Coflow {
       ['Group', one.group_name], ['Project', one.project_id],
       ['Begun', clock(one.arrival)],
       ['Planned time', seconds(one.cct_s)],
-      ['Measured time', end(one)],
+      ['Expected end', one.state === 'active' ? clock(one.predicted_end)
+        : null],
+      ['Measured time', measured(one)],
       ['Lower bound', one.lower_bound_s == null ? null
         : `${seconds(one.lower_bound_s)} (${one.bound_scope})`],
       ['Deadline', one.deadline == null ? null

@@ -9,9 +9,10 @@ const STATES = { live: ['planned', 'active'],
   all: ['registered', 'planned', 'active', 'done', 'retired'] };
 const PLACE = { active: 0, planned: 1, done: 2, registered: 3, retired: 4 };
 
-// When a coflow is planned and when it ran, in seconds since the epoch.
+// When a coflow is planned and when it ran, in seconds since the epoch. One
+// that did not begin is planned from now on.
 export function times(coflow, now) {
-  const begin = coflow.arrival;
+  const begin = coflow.arrival ?? (coflow.state === 'planned' ? now : null);
   const plannedEnd = begin == null || coflow.cct_s == null ? null
     : begin + coflow.cct_s;
   const first = coflow.first_byte ?? (coflow.state === 'active' ? begin : null);
@@ -68,13 +69,8 @@ export class Lane {
   }
 }
 
-export function end(coflow) {
-  if (coflow.measured_cct_s != null) return seconds(coflow.measured_cct_s);
-  if (coflow.state === 'active' && coflow.predicted_end != null
-    && coflow.arrival != null) {
-    return `≈ ${seconds(coflow.predicted_end - coflow.arrival)}`;
-  }
-  return '–';
+export function measured(coflow) {
+  return coflow.measured_cct_s == null ? '–' : seconds(coflow.measured_cct_s);
 }
 
 class Row {
@@ -93,7 +89,7 @@ class Row {
     const texts = [coflow.state, share(coflow.size_bytes
       ? coflow.sent_bytes / coflow.size_bytes : null),
     size(coflow.size_bytes), rate(coflow.rate_bps), seconds(coflow.cct_s),
-    end(coflow)];
+    measured(coflow)];
     texts.forEach((text, i) => say(this.cells[i], text));
     this.cells[0].className = `state ${coflow.state}`;
     this.lane.show(coflow, now, axis);
