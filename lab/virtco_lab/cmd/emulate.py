@@ -115,7 +115,8 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
         help='no root, no traffic: planner, scheduler and simulator')
     parser.add_argument(
         '--ui', action='store_true',
-        help="serve the controller's live page on a port of loopback")
+        help="serve the controller's live page on a port of loopback, and "
+             'open it where the desktop has a browser')
     parser.add_argument('--seed', type=types.seed, default=0,
                         help='of the generated workload (default 0)')
     parser.add_argument('--only', choices=demo.ONLY,

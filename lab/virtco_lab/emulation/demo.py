@@ -2,9 +2,11 @@
 
 """The main job: the workloads under their schemes, shown and reported."""
 
+import contextlib
 import dataclasses
 import pathlib
 import statistics
+import webbrowser
 
 import rich.console
 
@@ -114,7 +116,9 @@ class Demo:
             display.say('starting controller, edge modules and Nova')
             testbed.start_services()
             if options.has_page:
-                display.say(f'watch it at {testbed.open_page()}')
+                url = testbed.open_page()
+                display.say(f'watch it at {url}')
+                _browse(url)
             display.say('measuring the uplinks with packet trains')
             if not testbed.wait_measured():
                 self._notes.append(
@@ -186,6 +190,17 @@ def _workload_result(workload: scenario.Workload,
         workload.name, workload.title, tuple(schemes), workload.unit_s,
         workload.paper_means[:len(schemes)],
         len(schemes) == len(workload.schemes))
+
+
+def _browse(url: str) -> None:
+    """Open a page in the browser of the desktop, where there is one.
+
+    A browser in the terminal would cover the display of the run.
+    """
+    with contextlib.suppress(webbrowser.Error):
+        found = webbrowser.get()
+        if type(found) is not webbrowser.GenericBrowser:
+            found.open(url)
 
 
 def _describe(rates: tuple[results_module.HostRate, ...]) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import io
 import types
+import webbrowser
 
 import pytest
 from rich import console as rich_console
@@ -252,6 +253,18 @@ def _run(monkeypatch, tmp_path):
 
     monkeypatch.setattr(demo.display_module, 'Display', Display)
 
+    class Browser:
+        def open(self, url):
+            made.story.append(f'browser at {url}')
+
+    def browser():
+        if made.browser is None:
+            raise webbrowser.Error('none')
+        return made.browser
+
+    made.browser, made.Browser = None, Browser
+    monkeypatch.setattr(webbrowser, 'get', browser)
+
     def result(scheme):
         if made.fails and scheme.name == 'joint':
             raise KeyboardInterrupt
@@ -305,6 +318,19 @@ def test_a_run_is_told_as_ever(run, name, changes, monkeypatch):
                       for one in found.workloads],
         'rates': [dataclasses.asdict(one) for one in found.host_rates]},
         run.story)
+
+
+def test_a_page_is_opened_where_the_desktop_has_a_browser(run):
+    terminal = webbrowser.GenericBrowser('lynx')
+    terminal.open = run.story.append
+    for browser, opened in ((None, []), (terminal, []), (
+            run.Browser(), ['browser at http://page'])):
+        run.story.clear()
+        run.browser = browser
+        run.call(has_page=True, only='fig1')
+        assert 'watch it at http://page' in run.story
+        assert [one for one in run.story if one.startswith(
+            ('browser', 'http'))] == opened
 
 
 def test_what_breaks_off_is_partial(run):
