@@ -7,7 +7,6 @@ from collections.abc import Iterable
 import functools
 import logging
 import math
-import sys
 import threading
 import time
 from typing import Any
@@ -49,10 +48,6 @@ CHECK_S = 5.0
 TEST_S = 15.0
 #: The leader answers another process in this time, or not at all.
 ASK_S = 2.0
-#: A thread that computes gives way after this time. A call of Nova waits that
-#: long after each query: beside a list of 90 ms, 1 % of calls of 15 ms and 30
-#: queries took 100 ms with Python's 5 ms, and 43 ms with this.
-SWITCH_S = 0.0005
 
 
 class App:
@@ -136,7 +131,6 @@ class App:
         planner is loaded (:meth:`virtco.place.place.Place.load_planner`). The
         schema of an embedded database is brought up to date.
         """
-        sys.setswitchinterval(SWITCH_S)
         if self.database.is_sqlite:
             migration.upgrade(self.database)
         self._watch.start()
