@@ -232,6 +232,17 @@ def test_a_test_is_named_with_each_rule_of_neutron():
     assert not [row for row in rows if '``test_' not in row]
 
 
+@pytest.mark.parametrize('path', [
+    path for path in PAGES if re.search(r'^#\. ', path.read_text(), re.M)],
+    ids=lambda path: path.relative_to(layers.ROOT).as_posix())
+def test_pages_with_steps_say_for_whom_and_from_where(path):
+    text = path.read_text()
+    assert re.search(
+        r'\bFor (tenants|operators|contributors|developers|everybody)\b',
+        text.partition('\n#. ')[0])
+    assert '\nBefore you begin\n' in text
+
+
 @pytest.mark.parametrize('path', PAGES, ids=lambda path: (
     path.relative_to(layers.ROOT).as_posix()))
 def test_pip_installs_virtco_from_its_source(path):
