@@ -23,7 +23,7 @@ from virtco.wire import frames
 from virtco.wire import messages
 from virtco.wire import stream_address
 
-#: For a connection to the controller, and for an answer of its.
+#: Timeout of a connection to the controller, and of its answer.
 TIMEOUT_S = 5.0
 # A million flows take less than 200 bytes each.
 _MOST_BYTES = 256 * 1024 * 1024

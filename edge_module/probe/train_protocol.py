@@ -51,7 +51,7 @@ from virtco import exception
 from virtco.wire import reports
 
 VERSION = 2
-#: After which either end gives a measurement up.
+#: Time after which either end gives a measurement up.
 TIMEOUT_S = 5.0
 COOKIE_BYTES = 8
 KEY_BYTES = 32

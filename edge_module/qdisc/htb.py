@@ -71,7 +71,7 @@ class Uplink:
         try:
             return socket.if_nametoindex(self.dev)
         except OSError as error:
-            socket.socket().close()  # without descriptors there is none
+            socket.socket().close()  # raises if there are no descriptors left
             raise exception.NotFound(what='uplink device',
                                      id=self.dev) from error
 

@@ -29,7 +29,7 @@ R2Q_MARK = wire.R2Q_MARK + 1
 _DEFAULT = 1
 # The filter is known as ours by its preference.
 _INFO = wire.filter_info(wire.R2Q_MARK, wire.ETH_P_ALL)
-# Open vSwitch gives as much to its own class for the link.
+# Rate of the class for the link, as in Open vSwitch's own tree.
 _MOST_BPS = (2 ** 32 - 1) * units.BITS_PER_BYTE
 _LINK = model.HtbClass(LINK & 0xffff, minors.ROOT, _MOST_BPS, _MOST_BPS, 0,
                        64 * 1024, None)

@@ -18,7 +18,8 @@ PRODUCT = ('virtco', 'edge_module', 'nova_filters', 'lab/virtco_lab',
 VAGUE = re.compile(r'\b(of|by|from|to|for|with|all|is|and|,) what\b'
                    r'|\b([Aa]new|[Ss]o many|[Ss]o often|[Ww]hoever)\b')
 RIDDLE = re.compile(
-    r'^(Of|Those|Ones?|It|What|Which|Whom|By|Towards|Without|That|Others)\b'
+    r'^(Of|Those|Ones?|It|What|Which|Whom|By|Towards|Without|That|Others'
+    r'|(After|At|From|In|On|When|With) which)\b'
     f'|{VAGUE.pattern}')
 # A what-if has a name.
 WHAT = re.compile(r'\b[Ww]hat\b(?!-if)')
@@ -27,7 +28,7 @@ WHAT = re.compile(r'\b[Ww]hat\b(?!-if)')
 @pytest.mark.parametrize('line', [
     'Of each host.', 'What was measured.', 'So many hosts at most.',
     'One class of the tree.', 'Rate of what arrived.',
-    'At most so many within a minute.'])
+    'At most so many within a minute.', 'After which it is given up.'])
 def test_a_riddle_is_found(line):
     assert RIDDLE.search(line)
 

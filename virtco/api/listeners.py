@@ -47,7 +47,7 @@ FEWEST_THREADS = 4
 MAX_CONNECTIONS = 4096
 #: Most bytes in the body of a request; the longest are topologies.
 MAX_BODY_BYTES = 4 * 1024 * 1024
-#: After which a connection is closed that sent half a request, or none.
+#: Time after which a connection is closed that sent half a request, or none.
 SILENCE_S = 60
 
 

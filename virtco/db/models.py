@@ -78,7 +78,7 @@ class Cluster(Base):
 
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     generation: Mapped[Big]
-    #: From which ids are made that tell nothing to those who do not have it.
+    #: Key of ids that tell nothing to those who do not have it.
     secret: Mapped[Key] = mapped_column(default='')
 
 

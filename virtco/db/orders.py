@@ -16,7 +16,7 @@ MOST_KEPT = 50
 WAITING, RUNNING, DONE, FAILED = 'waiting', 'running', 'done', 'failed'
 
 _ORDER = models.Order
-#: Differs whenever a finding was added, replaced or removed.
+#: Value that differs whenever a finding was added, replaced or removed.
 Signature = tuple[int, float]
 
 

@@ -7,7 +7,7 @@ from sqlalchemy import orm
 
 from virtco.db import models
 
-#: Differs whenever a plane was added, replaced or removed.
+#: Value that differs whenever a plane was added, replaced or removed.
 Signature = tuple[int, int, float]
 
 

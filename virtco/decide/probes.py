@@ -31,9 +31,9 @@ RETRY_S = 30.0
 STALE_REPORT_S = 30.0
 #: Hosts that are about to be used are measured again so much earlier.
 _AWAITED = 0.25
-#: After which an unanswered train is given up, as at both of its ends.
+#: Time after which an unanswered train is given up, as at both of its ends.
 TIMEOUT_S = 5.0
-#: In which an order that somebody asked for has come to the edge modules.
+#: Time in which an operator's order reaches the edge modules.
 _FETCHED_S = 3.0
 #: Time for all orders of a round to arrive, and for its hosts to connect.
 START_S = 0.5
@@ -106,7 +106,7 @@ class Prober:
         self._next_look_s = 0.0
         #: A check has the network for itself: nothing is begun meanwhile.
         self._held = False
-        #: Are called when trains were ordered out of turn.
+        #: Functions called when trains were ordered out of turn.
         self.on_ordered: list[Callable[[], None]] = []
 
     def next_train(self, host: str) -> dict[str, Any] | None:

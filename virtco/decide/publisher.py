@@ -58,7 +58,7 @@ class Publisher:
         #: Generation that new hosts start after: at least that of each host
         #: that was forgotten and may come back with its old policy.
         self._newest = 0
-        #: Are called with the hosts that have a new policy.
+        #: Functions called with the hosts that have a new policy.
         self.on_publish: list[Callable[[Collection[str]], None]] = []
 
     def lead(self, epoch: int) -> None:

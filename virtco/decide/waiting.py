@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""At which port a coflow waits, and for whom. Pure."""
+"""Port at which a coflow waits, and the coflows before it. Pure."""
 
 import collections
 from collections.abc import Sequence

@@ -41,7 +41,7 @@ AT_ONCE = 128
 #: Heartbeats that may fail to come.
 MISSED = 3
 LOG_INTERVAL_S = 10.0
-#: For the TLS handshake of a connection, and then for its hello: edge modules
+#: Time of a connection's TLS handshake, and then of its hello: edge modules
 #: say it at once, and 300 handshakes a second take a third of a core.
 HELLO_S = 5.0
 #: Edge modules that come back per second after all lost their connection;

@@ -10,7 +10,7 @@ from virtco.wire import frames
 #: which take 6 ms of processor time.
 BYTES_PER_S = 256 * 1024
 CPU_PER_S = 0.01
-#: For a whole report after a reconnection.
+#: Burst of a name: a whole report after a reconnection.
 BURST_BYTES = frames.MOST_BYTES
 BURST_CPU_S = 0.1
 #: Names whose buckets are looked through for full ones.

@@ -24,9 +24,9 @@ from virtco.model import states
 LOG = logging.getLogger(__name__)
 
 STOP_S = 5.0
-#: Between looks for VMs that were built since the last one.
+#: Time between looks for VMs that were built since the last one.
 NEWCOMERS_S = 5.0
-#: Each such look reads the limits of all VMs' ports, not of new ones only.
+#: Looks from one that reads the limits of all VMs' ports to the next such.
 LIMITS_LOOKS = 6
 
 

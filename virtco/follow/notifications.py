@@ -147,7 +147,7 @@ def change_of(event_type: str, payload: Mapping[str, Any],
             return None
         return Built(uuid, host, _flavor(data), at_s, _addresses(data))
     if event_type == BUILD_START:
-        # The instance has no host yet, and the publisher is the one.
+        # The instance has no host yet: the publisher is its host.
         host, flavor = _host_of(publisher), _flavor(data)
         return Begun(uuid, host, flavor) if host and flavor else None
     if event_type in GONE_EVENTS:

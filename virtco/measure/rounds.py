@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""When which pair of hosts measures: rounds that do not disturb themselves.
+"""Rounds of pairs of hosts that measure without disturbing each other.
 
 A host takes part in at most one train at a time, so no train shares an
 uplink with another one: "at each step N/2 instances send and the other N/2

@@ -20,7 +20,8 @@ from virtco.model import coflow as coflow_model
 from virtco.profiles import learning
 from virtco.scheduling import pilots
 
-#: Each pair of them needs a class and a counter.
+#: Most VMs of an application not known yet: each pair needs a class and a
+#: counter.
 MOST_UNKNOWN_VMS = 64
 
 Notes = tuple[tuple[str, str], ...]

@@ -47,7 +47,7 @@ LOG = logging.getLogger(__name__)
 
 #: Placements worked on at the same time; more are answered without an opinion.
 WORKERS = 8
-#: Requests whose hosts stand for those of a question without any.
+#: Latest requests, whose hosts stand for those of a question without any.
 MOST_REQUESTS = 4
 
 

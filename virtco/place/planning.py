@@ -31,7 +31,7 @@ from virtco.wire import placement as wire
 
 LOG = logging.getLogger(__name__)
 
-# The problem, the row of each of its VMs, and where they go.
+# Problem, the row of each of its VMs, and the plan of their hosts.
 Solution = tuple[snapshot.PlacementProblem, tuple[int, ...], snapshot.Plan]
 
 

@@ -32,7 +32,7 @@ from virtco.solver import planner
 from virtco.wire import placement as placements
 from virtco.wire import plan as wire
 
-#: Running coflows that an answer names, of either kind.
+#: Delayed coflows that an answer names, at most.
 MOST_DELAYS = 100
 #: Seconds for all questions of an explanation, unless the caller says.
 EXPLAIN_S = 1.0

@@ -29,7 +29,7 @@ from virtco.scheduling import rater_kernel
 
 #: Time on the slowest port after which a coflow leaves the first queue.
 FIRST_S = 0.5
-#: From each queue's limit to the next one's.
+#: Ratio of each queue's limit to that of the queue before.
 GROWTH = 2.0
 
 

@@ -22,7 +22,7 @@ MOST_STEPS = 1_000_000
 #: A call of numpy, and one of its array's cells.
 CALL_UNITS = 1500.0
 CELL_UNITS = 1.0
-#: To ask for the time, so that a loop ends that does nothing else.
+#: Work of asking for the time, so that a loop ends that does nothing else.
 ASK_UNITS = 200.0
 
 

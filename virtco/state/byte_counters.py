@@ -298,7 +298,7 @@ class HostCounters:
         deltas = [delta for counter in report.coflows
                   for delta in self._coflow_deltas(counter)]
         uplink = self._step('/uplink', report.uplink_sent_bytes)
-        # Most hosts have none, and no counter of it.
+        # Hosts that never sent such bytes have no counter of them.
         self.unshaped_bytes = report.unshaped_sent_bytes and self._step(
             '/unshaped', report.unshaped_sent_bytes)
         self.rdma_bytes = report.rdma_received_bytes and self._step(

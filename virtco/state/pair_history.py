@@ -92,7 +92,7 @@ class Pairs:
                             estimator=None if is_due else self.estimator)
         if is_due and found.component is not None:
             self._chosen_s = now_s
-            # With two readings nothing is compared yet.
+            # Two readings are too few to compare estimators.
             self.estimator = (found.component.estimator
                               if found.component.errors else None)
             self.errors = found.component.errors

@@ -42,8 +42,8 @@ FORGET_S = 600.0
 LATE_S = 30.0
 LOG = logging.getLogger(__name__)
 
-#: Between writes of counted bytes. The last ones are not lost: edge modules
-#: count on, and the next report makes up for them.
+#: Time between writes of counted bytes. The last ones are not lost: edge
+#: modules count on, and the next report makes up for them.
 FLUSH_S = 1.0
 
 

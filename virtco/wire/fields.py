@@ -25,7 +25,7 @@ Mac = Annotated[str, msgspec.Meta(pattern=r'^[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z')]
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 Amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
 Bytes = Annotated[float, msgspec.Meta(ge=0, le=1e21)]
-#: From a byte per second, the least that a policy may tell.
+#: Rate from a byte per second on, the least that a policy may tell.
 LinkRate = Annotated[float, msgspec.Meta(ge=8, le=1e15)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2 ** 31 - 1)]
 Generation = Annotated[int, msgspec.Meta(ge=0, le=2 ** 62)]

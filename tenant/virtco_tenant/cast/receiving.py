@@ -22,7 +22,7 @@ from virtco_tenant.cast import members
 from virtco_tenant.cast import swarm
 from virtco_tenant.cast import tracker as trackers
 
-#: For so long the tracker may be away before a receiver gives up.
+#: Time that the tracker may be away before a receiver gives up.
 TRACKER_S = 60.0
 
 

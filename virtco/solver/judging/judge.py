@@ -116,7 +116,7 @@ class Judge:
             return None
         src, dst, size_bytes = map(np.array, zip(*flows))
         owner = np.repeat(np.arange(len(coflows)), list(map(len, coflows)))
-        # Bytes for bits throughout.
+        # The fabric counts in bits; bytes are given throughout instead.
         fabric, _order = fabric_model.lay_out(
             self.cap, len(coflows), owner, fabric_model.Demand(
                 src, dst, size_bytes, np.ones(len(flows))), self.uplinks)

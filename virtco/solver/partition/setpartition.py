@@ -42,7 +42,7 @@ EPS = 1e-7
 #: 72 %, and p90 of the ratio fell from 1.014 to 1.005; at 1.01 and 1.06 it did
 #: not help.
 FIRST = 1.03
-#: From this ratio on the next t is just below the best, not between.
+#: Ratio from which on the next target is just below the best, not between.
 NEAR = 1.01
 JUST_BELOW = 5e-9
 #: No t below this part of the best is tried.

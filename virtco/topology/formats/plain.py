@@ -32,7 +32,7 @@ from virtco.topology.formats import switch_lists as switches
 NODE_KEYS = ('name', 'hosts', 'nodes', 'uplink', 'oversubscription')
 LEVEL_KEYS = ('name', 'uplink', 'oversubscription')
 PLANE_KEYS = ('name', 'levels', 'nodes')
-#: With which a rate is written, where that loses nothing.
+#: Units in which a rate is written, where that loses nothing.
 _UNITS = (('Tbit', 1e12), ('Gbit', 1e9), ('Mbit', 1e6))
 
 

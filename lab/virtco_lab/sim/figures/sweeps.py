@@ -32,7 +32,7 @@ ABOUT = {
 BANDS = {'virtco-case5': (
     outcome.Band('paper, of Baseline', 40.0, 50.0),
     outcome.Band('paper, of SEBF-TA', 17.0, 20.0))}
-#: The same at the values of the first and the last setting, percent.
+#: Savings at the values of the first and the last setting, percent.
 ENDS = {'virtco-case6': {'baseline': (23.5, 61.2),
                          'sebf-ta-greedy': (7.1, 40.5)}}
 SHORT = {'virtco-case4': ('light 10', 'light 20'),
