@@ -14,9 +14,9 @@ from typing import Any
 from oslo_config import cfg
 
 from virtco import clock as clocks
+from virtco import configuration
 from virtco import metrics
 from virtco import periodic
-from virtco import problems
 from virtco import selftest
 from virtco import startup
 from virtco.db import migration
@@ -252,10 +252,8 @@ class App:
     def _test_itself(self) -> None:
         """Find problems, and log each when it comes."""
         found = tuple(selftest.repeated(self._conf, self.database))
-        for one in found:
-            if one not in self.problems:
-                LOG.log(logging.ERROR if problems.is_error(one.code)
-                        else logging.WARNING, '%s: %s', one.code, one.finding)
+        configuration.tell(
+            [one for one in found if one not in self.problems], LOG.log)
         self.problems = found
 
     def _check(self) -> None:

@@ -8,15 +8,7 @@ repeats those that may fail later.
 
 from collections.abc import Iterable
 from collections.abc import Iterator
-from collections.abc import Mapping
-import contextlib
-import difflib
-from importlib import metadata
 import os
-import pathlib
-import socket
-import ssl
-import time
 from typing import Any
 
 from keystoneauth1 import exceptions as ks_exceptions
@@ -24,6 +16,7 @@ from keystoneauth1 import loading
 from oslo_config import cfg
 import sqlalchemy as sa
 
+from virtco import configuration
 from virtco import exception
 from virtco.conf import opts
 from virtco.db import migration
@@ -34,10 +27,6 @@ from virtco.wire.health import Problem
 
 #: A database that has less room than this takes no write before long.
 LEAST_FREE_BYTES = 16 << 20
-#: A certificate is to be renewed when it has no more than this time left, or
-#: this share of its life.
-SOON_S = 14 * 86400.0
-SOON_SHARE = 0.2
 #: Sections whose options are keystoneauth's.
 _LOGINS = ('nova', 'keystone_authtoken')
 #: Namespaces of libraries whose options may stand in the file, with the
@@ -65,10 +54,17 @@ def before_start(conf: cfg.ConfigOpts, addresses: Iterable[tuple[str, int]]
     :param addresses: host and port, of each listener.
     """
     yield from unknown(conf)
-    yield from taken(addresses)
+    yield from configuration.taken(addresses)
     yield from _of_database(conf)
     yield from certificates(conf.distributor)
     yield from tokens(conf)
+
+
+def unknown(conf: cfg.ConfigOpts) -> Iterator[Problem]:
+    """Find sections and options of the files that nothing reads."""
+    return configuration.unknown(
+        conf, opts.list_opts(), _LIBRARIES, _LOGINS,
+        {'oslo.messaging': listener.choose_threads})
 
 
 def _of_database(conf: cfg.ConfigOpts) -> Iterator[Problem]:
@@ -103,19 +99,6 @@ def _of_schema(database: db_session.Database) -> Iterator[Problem]:
     elif not database.is_sqlite:  # a start brings that one up to date
         yield Problem('VC-023', f'the schema is {revision or "missing"}, '
                       f'this version needs {migration.head()}')
-
-
-def taken(addresses: Iterable[tuple[str, int]]) -> Iterator[Problem]:
-    """Find addresses that cannot be listened on, all at the same time."""
-    with contextlib.ExitStack() as stack:
-        for host, port in addresses:
-            family = socket.AF_INET6 if ':' in host else socket.AF_INET
-            try:
-                stack.enter_context(
-                    socket.create_server((host, port), family=family))
-            except OSError as error:
-                yield Problem('VC-010', f'{host} port {port}: '
-                              f'{exception.reason(error)}')
 
 
 def writes(database: db_session.Database) -> Iterator[Problem]:
@@ -157,35 +140,9 @@ def certificates(options: Any) -> Iterator[Problem]:
 
     :param options: options of the section ``distributor``.
     """
-    paths = [path for path in (options.cert_file, options.key_file,
-                               options.client_ca_file, options.ca_file)
-             if path]
-    unreadable = list(_unreadable('VC-040', 'distributor', paths))
-    yield from unreadable
-    if unreadable or not options.cert_file:
-        return
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        context.load_cert_chain(options.cert_file, options.key_file or None)
-        for path in (options.client_ca_file, options.ca_file):
-            if path:
-                context.load_verify_locations(path)
-    except ssl.SSLError as error:
-        yield Problem('VC-041', f'[distributor] cert_file: {error}')
-        return
-    # Controllers without TLS start without it.
-    from cryptography import x509
-    found = x509.load_pem_x509_certificate(
-        pathlib.Path(options.cert_file).read_bytes())
-    end_s = found.not_valid_after_utc.timestamp()
-    begin_s = found.not_valid_before_utc.timestamp()
-    left_s = end_s - time.time()
-    if left_s <= 0:
-        yield Problem('VC-042', f'{options.cert_file}: it ended '
-                      f'{-left_s / 86400:.1f} days ago')
-    elif left_s < min(SOON_S, SOON_SHARE * (end_s - begin_s)):
-        yield Problem('VC-043', f'{options.cert_file}: it ends in '
-                      f'{left_s / 86400:.1f} days')
+    return configuration.certificates(
+        'distributor', options.cert_file, options.key_file,
+        (options.client_ca_file, options.ca_file))
 
 
 def tokens(conf: cfg.ConfigOpts) -> Iterator[Problem]:
@@ -205,7 +162,7 @@ def tokens(conf: cfg.ConfigOpts) -> Iterator[Problem]:
 
 def _token(conf: cfg.ConfigOpts, group: str) -> Iterator[Problem]:
     options = conf[group]
-    unreadable = list(_unreadable('VC-033', group, filter(None, (
+    unreadable = list(configuration.unreadable('VC-033', group, filter(None, (
         options.cafile, options.certfile, options.keyfile))))
     if unreadable:
         yield from unreadable
@@ -231,84 +188,3 @@ def _token(conf: cfg.ConfigOpts, group: str) -> Iterator[Problem]:
 
 def _line(error: Exception) -> str:
     return ' '.join(str(error).split())[:200]
-
-
-def _unreadable(code: str, group: str, paths: Iterable[str]
-                ) -> Iterator[Problem]:
-    """Yield a problem for each file that cannot be read."""
-    for path in paths:
-        try:
-            with open(path, 'rb'):
-                pass
-        except OSError as error:
-            yield Problem(code, f'[{group}] {path}: '
-                          f'{exception.reason(error)}')
-
-
-def unknown(conf: cfg.ConfigOpts) -> Iterator[Problem]:
-    """Find sections and options of the files that nothing reads."""
-    known = _names(opts.list_opts())
-    left = {section: strange for section, names in _written(conf).items()
-            if (strange := names - known.get(section, set()))}
-    if not left:
-        return
-    for section, names in _names(_of_libraries(conf, left)).items():
-        known.setdefault(section, set()).update(names)
-    for section, names in left.items():
-        if section not in known:
-            yield Problem('VC-004', f'[{section}]{_meant(section, known)}')
-            continue
-        for name in sorted(names - known[section]):
-            yield Problem('VC-003', f'[{section}] {name}'
-                          + _meant(name, known[section]))
-
-
-def _meant(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, known, 1)
-    return f', {close[0]} is meant perhaps' if close else ''
-
-
-def _written(conf: cfg.ConfigOpts) -> dict[str, set[str]]:
-    """Read all files: section -> names of its options."""
-    found: dict[str, dict[str, Any]] = {}
-    for path in conf.config_file:
-        cfg.ConfigParser(path, found).parse()
-    return {section: {name.replace('-', '_') for name in names}
-            for section, names in found.items()}
-
-
-def _names(options: Iterable[tuple[Any, Iterable[cfg.Opt]]]
-           ) -> dict[str, set[str]]:
-    """Return the names of options by section, deprecated ones, too."""
-    found: dict[str, set[str]] = {}
-    for group, group_options in options:
-        section = str(getattr(group, 'name', group) or 'DEFAULT')
-        for option in group_options:
-            found.setdefault(section, set()).add(option.dest)
-            for old in option.deprecated_opts:
-                found.setdefault(old.group or section, set()).add(
-                    (old.name or option.dest).replace('-', '_'))
-    return found
-
-
-def _of_libraries(conf: cfg.ConfigOpts, sections: Mapping[str, set[str]]
-                  ) -> Iterator[tuple[Any, Iterable[cfg.Opt]]]:
-    """Yield the options of those libraries that may know the sections."""
-    wanted = {name for name, of in _LIBRARIES.items()
-              if any(section.startswith(of) for section in sections)}
-    if 'oslo.messaging' in wanted:
-        listener.choose_threads()
-    for entry in metadata.entry_points(group='oslo.config.opts'):
-        if entry.name in wanted:
-            yield from entry.load()()
-    for group in set(_LOGINS) & set(sections):
-        loading.register_auth_conf_options(conf, group)
-        plugin = conf[group].auth_type
-        if not plugin:
-            continue
-        try:
-            yield group, loading.get_auth_plugin_conf_options(plugin)
-        except ks_exceptions.AuthPluginException:
-            # A missing plugin is a problem of its own: none of its options is
-            # called unknown.
-            yield group, [cfg.Opt(name) for name in sections[group]]

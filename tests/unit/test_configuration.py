@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The log's lines."""
+"""A command's options and log, and problems of its configuration."""
 
 import logging
+import socket
 import sys
+import time
 
 from oslo_config import cfg
 from oslo_log import log
 import pytest
 
+from tests import openssl
 from virtco import configuration
 from virtco import exception
 
@@ -119,3 +122,55 @@ def test_a_log_on_the_console_says_it_no_second_time(monkeypatch, capsys,
     monkeypatch.setattr(logging.root, 'handlers', [])
     configuration.cannot_start('virtco-x', 'why')
     assert capsys.readouterr().err.count('cannot start') == 1
+
+
+@pytest.mark.parametrize('host, family', [
+    ('127.0.0.1', socket.AF_INET), ('::1', socket.AF_INET6)])
+def test_an_address_that_is_taken(host, family):
+    with socket.create_server((host, 0), family=family) as sock:
+        port = sock.getsockname()[1]
+        found, = configuration.taken([(host, port)])
+        assert found.code == 'VC-010'
+        assert found.finding.startswith(f'{host} port {port}: ')
+    assert not list(configuration.taken([(host, port)]))
+    # Two listeners cannot have it, either.
+    found, = configuration.taken([(host, port)] * 2)
+    assert found.code == 'VC-010' and str(port) in found.finding
+
+
+@pytest.fixture(scope='module')
+def pairs(tmp_path_factory):
+    """Of two days."""
+    authority = openssl.Authority(tmp_path_factory.mktemp('pairs'))
+    authority.sign('good')
+    authority.sign('other')
+    return authority.home
+
+
+@pytest.mark.parametrize('changes, days, codes', [
+    ({}, 0, []), ({}, 1.5, []), ({}, 1.7, ['VC-043']), ({}, 2.1, ['VC-042']),
+    ({'key': 'other.key'}, 0, ['VC-041']),
+    ({'authorities': ['good.key']}, 0, ['VC-041']),
+    ({'authorities': ['ca.pem', None, 'ca.pem']}, 0, []),
+    ({'authorities': ['none'], 'key': 'none'}, 0, ['VC-040'] * 2),
+    ({'cert': None, 'key': None, 'authorities': ['good.key']}, 0,
+     ['VC-041']),
+    ({'cert': None}, 9, []), ({'cert': ''}, 9, [])])
+def test_a_certificate_that_cannot_be_used_or_ends(
+        pairs, monkeypatch, changes, days, codes):
+    files = {'cert': 'good.pem', 'key': 'good.key', 'authorities': []
+             } | changes
+    now_s = time.time() + 86400 * days
+    monkeypatch.setattr(configuration.time, 'time', lambda: now_s)
+
+    def at(name):
+        return name and str(pairs / name)
+
+    found = list(configuration.certificates(
+        'x', at(files['cert']), at(files['key']),
+        map(at, files['authorities'])))
+    assert [one.code for one in found] == codes
+    if codes == ['VC-042']:
+        assert 'it ended 0.1 days ago' in found[0].finding
+    elif codes and codes != ['VC-043']:
+        assert found[0].finding.startswith(f'[x] {pairs}')

@@ -54,7 +54,7 @@ SOLVER_ORDER = [
 ORDER = [
     'compiled', 'exception', 'problems', 'units', 'metrics', 'clock',
     'version', 'ring_and_tree', 'hint_patterns', 'screenshot', 'systemd',
-    'decoding', 'model', 'periodic', 'configuration', 'wire', 'profiles',
+    'decoding', 'model', 'periodic', 'wire', 'configuration', 'profiles',
     'hint_encoding', 'hint_matrix', 'scheduling', 'topology', 'db', 'client',
     'startup', 'fluid', 'table', 'conf', 'hints', 'solver', 'measure',
     'leadership', 'watcher', 'advise', 'state', 'objects', 'decide', 'follow',

@@ -193,7 +193,7 @@ def diagnose(tmp_path, fill, capsys, monkeypatch):
             for section, options in base.items())
         path = tmp_path / 'virtco.conf'
         now_s = time.time() + 86400 * fault.at_days
-        monkeypatch.setattr('virtco.selftest.time.time', lambda: now_s)
+        monkeypatch.setattr('virtco.configuration.time.time', lambda: now_s)
         with keystone(fault.status) as url:
             path.write_bytes(fault.text if isinstance(fault.text, bytes)
                              else fill(fault.text or text,
