@@ -16,6 +16,7 @@ from edge_module import factory
 from edge_module import kept_state as state
 from edge_module import kernel_events
 from edge_module import policy_ttl
+from edge_module import preflight
 from edge_module import show
 from edge_module import uplink_lock
 from edge_module.ports import port_source as ports_base
@@ -24,6 +25,9 @@ from edge_module.privileged import kernel_calls as kernel
 from virtco import configuration
 from virtco import exception
 from virtco import systemd
+from virtco.wire.health import Problem
+
+LOG = logging.getLogger(__name__)
 
 _SHOW_S = 1.0
 # They have a line for every message; ``debug`` is about this module.
@@ -32,8 +36,9 @@ _QUIET = ['asyncio=WARNING', 'pyroute2=WARNING', 'ovsdbapp=INFO',
 
 CLI_OPTS = [
     cfg.BoolOpt('check', default=False, help="""
-Compare the kernel with the saved policy, print the differences and exit: 0
-without, 1 with any. Changes nothing.
+Test options, uplinks, listeners, state_dir, Open vSwitch and certificates,
+compare the kernel with the saved policy, print problems and differences, and
+exit: 0 without an error or a difference, else 1. Changes nothing.
 """),
     cfg.BoolOpt('show', default=False, help="""
 Print every class with its configured rate and the rate observed over one
@@ -83,6 +88,8 @@ def _run(conf: cfg.ConfigOpts) -> int:
         conf.edge.user, conf.edge.helper_user))
     # After the helper was forked, which would keep the lock.
     with uplink_lock.hold(conf):
+        for find in (preflight.problems, preflight.listeners):
+            configuration.tell(find(conf), LOG.log)
         systemd.notify(STATUS='Waiting for the virtual switch')
         parts.wait_ready()
         agent = edge_agent.Agent(conf, parts.enforcer(), parts.ports,
@@ -126,13 +133,23 @@ def _show(conf: cfg.ConfigOpts) -> int:
 
 
 def _check(conf: cfg.ConfigOpts) -> int:
-    drift = show.drift(_saved_enforcer(conf))
+    def say(_level: int, text: str) -> None:
+        print(text)
+
+    is_broken = configuration.tell(preflight.problems(conf), say)
+    if not uplink_lock.is_held(conf):
+        is_broken |= configuration.tell(preflight.listeners(conf), say)
+    try:
+        drift = show.drift(_saved_enforcer(conf))
+    except exception.OvsUnavailable as error:
+        configuration.tell([Problem('VC-092', str(error))], say)
+        return 1
     for line in filter(None, (drift.conflict, *drift.classes,
                               *drift.entries)):
         print(line)
     if not drift:
         print('The kernel holds what the policy says.')
-    return 1 if drift else 0
+    return 1 if drift or is_broken else 0
 
 
 def _cleanup(conf: cfg.ConfigOpts) -> int:

@@ -19,7 +19,9 @@ from edge_module.qdisc import htb
 from edge_module.qdisc import link_speed
 from edge_module.qdisc import receiver as edge_receiver
 from edge_module.tcplan import model
+from virtco import configuration
 from virtco import exception
+from virtco.wire.health import Problem
 
 if TYPE_CHECKING:
     from edge_module.ports import ovsdb
@@ -34,6 +36,12 @@ FRAME_MIN_BYTES = 60
 #: for its end. Cutting costs processor time per frame. None is cut where the
 #: link's limit counts packets as the kernel does.
 SUPER_PACKET_S = 0.004
+
+
+def _tell_of_database(state: tenacity.RetryCallState) -> None:
+    assert state.outcome is not None
+    configuration.tell([Problem('VC-092', str(state.outcome.exception()))],
+                       LOG.log)
 
 
 class Parts:
@@ -69,7 +77,7 @@ class Parts:
         tenacity.retry(
             retry=tenacity.retry_if_exception_type(exception.OvsUnavailable),
             wait=tenacity.wait_exponential(min=0.5, max=5),
-            before_sleep=tenacity.before_sleep_log(LOG, logging.WARNING),
+            before_sleep=_tell_of_database,
         )(self.database.read)()
 
     def classifier(self) -> nft.NftClassifier:

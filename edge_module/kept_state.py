@@ -10,6 +10,8 @@ from typing import Any
 
 from oslo_log import log as logging
 
+from virtco import exception
+
 LOG = logging.getLogger(__name__)
 
 
@@ -19,8 +21,17 @@ class StateDir:
     """
 
     def __init__(self, path: str):
+        """Make the directory where it is missing.
+
+        :raises virtco.exception.Invalid: where it cannot be made.
+        """
         self.path = pathlib.Path(path)
-        self.path.mkdir(mode=0o750, parents=True, exist_ok=True)
+        try:
+            self.path.mkdir(mode=0o750, parents=True, exist_ok=True)
+        except OSError as error:
+            raise exception.Invalid(
+                field='[edge] state_dir', value=path,
+                limit=f'a directory ({exception.reason(error)})') from error
 
     def save(self, name: str, value: Any) -> None:
         """Replace a file. A full disk costs a warning, not the service."""

@@ -32,3 +32,12 @@ def hold(conf: cfg.ConfigOpts) -> Iterator[None]:
             except OSError as error:
                 raise exception.UplinkTaken(dev=dev) from error
         yield
+
+
+def is_held(conf: cfg.ConfigOpts) -> bool:
+    """Tell whether an edge module runs with one of the uplinks."""
+    try:
+        with hold(conf):
+            return False
+    except exception.UplinkTaken:
+        return True

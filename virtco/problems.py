@@ -123,6 +123,12 @@ KINDS = {
                    'The link carries less than the controller believes.'),
     'VC-090': Kind('edge module', ERROR, 'the uplink has another one',
                    'Stop one of the two.'),
+    'VC-091': Kind('edge module', ERROR, 'an uplink is missing',
+                   'Name a device that ip link shows.'),
+    'VC-092': Kind('edge module', ERROR, 'Open vSwitch does not answer',
+                   'Start it; compare [edge] ovsdb_connection.'),
+    'VC-093': Kind('edge module', ERROR, 'its state cannot be saved',
+                   'Make room, or let its user write [edge] state_dir.'),
 }
 
 

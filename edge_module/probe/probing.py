@@ -26,6 +26,14 @@ _WAIT_S = 20.0
 _ANYWHERE = '192.0.2.1'
 
 
+def address_of(conf: cfg.ConfigOpts) -> str:
+    """Choose the address at which trains are received."""
+    uplink_dev = conf.edge.uplink_dev
+    return str(conf.probe.address
+               or (uplink_dev and netdev.address_of(uplink_dev))
+               or netdev.address_towards(_ANYWHERE) or '127.0.0.1')
+
+
 class ProbeService:
     """Answers trains of others and sends those the controller asks for.
 
@@ -40,10 +48,7 @@ class ProbeService:
         self._link = link
         self._host = conf.edge.host
         self._settings = sender.Settings(uplink_dev=uplink_dev)
-        self.address: str = (
-            options.address
-            or (uplink_dev and netdev.address_of(uplink_dev))
-            or netdev.address_towards(_ANYWHERE) or '127.0.0.1')
+        self.address = address_of(conf)
         self._responder = responder.Responder(responder.Settings(
             address=self.address, port=options.port, uplink_dev=uplink_dev))
         self.port = self._responder.port

@@ -579,7 +579,7 @@ def test_a_link_without_a_speed_wants_one(conf, monkeypatch):
         'limit': 'a rate, as lo reports no speed'}
 
 
-def test_open_vswitch_is_waited_for(conf, monkeypatch):
+def test_open_vswitch_is_waited_for(conf, monkeypatch, caplog):
     found = parts(conf)
     found.wait_ready()
     answers, waits = [exception.OvsUnavailable('away'), []], []
@@ -594,6 +594,8 @@ def test_open_vswitch_is_waited_for(conf, monkeypatch):
     found.database = types.SimpleNamespace(read=ports)
     found.wait_ready()
     assert not answers and waits == [1]
+    assert [(one.levelname, one.getMessage()) for one in caplog.records
+            ] == [('ERROR', 'VC-092: away')]
     # Longer after each failure, and for 5 s at most.
     answers, waits[:] = [exception.OvsUnavailable('away')] * 5 + [[]], []
     found.wait_ready()

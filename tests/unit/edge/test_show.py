@@ -13,13 +13,13 @@ import pytest
 
 from edge_module import cmd
 from edge_module import show
+from edge_module import uplink_lock
 from edge_module.classify import classified as classify
 from edge_module.qdisc import htb
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 from edge_module.tcplan import shape
 from tests.unit.edge import test_tcplan
-from tests.unit.edge import test_uplink_lock
 from virtco import exception
 from virtco import units
 
@@ -123,6 +123,8 @@ def test_the_policy_in_words(policy):
 def test_a_check_says_what_differs(monkeypatch, capsys, found, code, lines):
     monkeypatch.setattr(cmd, '_saved_enforcer', lambda conf: conf)
     monkeypatch.setattr(show, 'drift', lambda _enforcer: found)
+    monkeypatch.setattr(cmd.uplink_lock, 'is_held', lambda _conf: True)
+    monkeypatch.setattr(cmd.preflight, 'problems', lambda _conf: ())
     assert cmd._check(None) == code
     assert capsys.readouterr().out.splitlines() == lines
 
@@ -247,7 +249,7 @@ def test_the_agent_starts_once_the_switch_answers(monkeypatch, lives, code):
             steps.append(parts)
 
         def run(self):
-            assert test_uplink_lock.is_held(conf)
+            assert uplink_lock.is_held(conf)
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.raise_signal(number)
             return lives
@@ -265,6 +267,8 @@ def test_the_agent_starts_once_the_switch_answers(monkeypatch, lives, code):
                         lambda: steps.append('watch') or 'watch')
     monkeypatch.setattr(cmd.choice, 'open_kernel', open_kernel)
     monkeypatch.setattr(cmd.factory, 'Parts', Parts)
+    monkeypatch.setattr(cmd.preflight, 'problems', lambda _conf: ())
+    monkeypatch.setattr(cmd.preflight, 'listeners', lambda _conf: ())
     monkeypatch.setattr(cmd.edge_agent, 'Agent', Agent)
     monkeypatch.setattr(cmd.systemd, 'notify', lambda **fields: (
         steps.append(fields)))
@@ -276,7 +280,7 @@ def test_the_agent_starts_once_the_switch_answers(monkeypatch, lives, code):
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    assert not test_uplink_lock.is_held(conf)
+    assert not uplink_lock.is_held(conf)
     assert steps == ['watch', ('u', 'h'), ('parts', 'calls'),
                      {'STATUS': 'Waiting for the virtual switch'}, 'ready',
                      ('enforcer', 'ports', 'watch'), 'stop', 'stop']

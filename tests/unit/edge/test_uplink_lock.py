@@ -30,14 +30,6 @@ def conf(dev, *further):
         further_uplinks={name % one: 0.0 for one in further}))
 
 
-def is_held(found):
-    try:
-        with uplink_lock.hold(found):
-            return False
-    except exception.UplinkTaken:
-        return True
-
-
 @contextlib.contextmanager
 def owner(found):
     with subprocess.Popen(
@@ -57,9 +49,9 @@ def test_another_process_gets_no_uplink_of_the_first():
                     uplink_lock.hold(second)):
                 pass
             assert str(told.value).startswith('VC-090: the uplink ')
-            assert is_held(second)
+            assert uplink_lock.is_held(second)
         # A failed attempt keeps nothing.
-        assert not is_held(conf('c'))
+        assert not uplink_lock.is_held(conf('c'))
         with uplink_lock.hold(conf('c', 'd')):
             pass
 
@@ -69,8 +61,8 @@ def test_a_killed_process_keeps_no_uplink():
     with owner(first) as process:
         process.kill()
         process.wait()
-        assert not is_held(first)
+        assert not uplink_lock.is_held(first)
 
 
 def test_an_uplink_that_is_named_twice_is_no_conflict():
-    assert not is_held(conf('a', 'a'))
+    assert not uplink_lock.is_held(conf('a', 'a'))
