@@ -113,8 +113,7 @@ class Planning:
     def _question(self, request: wire.Placement,
                   view: membership.View) -> problem_builder.Question:
         """Collect the input of a plan: members, room, rates and loads."""
-        members = tuple(self._member(request, view, member)
-                        for member in view.members)
+        members = self._members(request, view)
         free = self._open_hosts(view)
         hosts = free.keys() | {member.host for member in members
                                if member.host}
@@ -154,33 +153,27 @@ class Planning:
                                              'drained'))
         return free
 
-    def _member(self, request: wire.Placement, view: membership.View,
-                member: models.Member) -> problem_builder.Member:
-        """Describe a member to the planner; one with a VM stays in place."""
-        own = member is view.member
-        has_vm = member.instance_uuid is not None and not own
-        return problem_builder.Member(
+    def _members(self, request: wire.Placement, view: membership.View
+                 ) -> tuple[problem_builder.Member, ...]:
+        """Describe the members to the planner; one with a VM stays in place.
+        """
+        running = [member.instance_uuid is not None
+                   and member is not view.member for member in view.members]
+        # Flavors of the members; the asked one's holds where no VM is yet.
+        given = [member if has_vm else request
+                 for member, has_vm in zip(view.members, running)]
+        caps = self._live.payload_caps([
+            _capped(*pair) for pair in zip(given, view.members)])
+        return tuple(problem_builder.Member(
             index=member.row_index,
-            demand=(requests.vector(request.flavor)
-                    if own or not has_vm else
-                    (member.vcpus, member.memory_mb, member.disk_gb)),
+            demand=((member.vcpus, member.memory_mb, member.disk_gb)
+                    if has_vm else requests.vector(request.flavor)),
             host=member.host, instance_uuid=member.instance_uuid,
             fixed=has_vm and member.host is not None,
-            caps=self._caps(member if has_vm else request, member))
-
-    def _caps(self, given: wire.Placement | models.Member,
-              member: models.Member) -> tuple[float, float, float, float]:
-        """Return the caps of a member's VM in payload, and the bursts.
-
-        :param given: has the flavor's.
-        """
-        return *self._live.payload_caps(routes.Member(
-            member.instance_uuid, member.host, False,
-            (units.number(given.egress_cap_bps),
-             units.number(given.ingress_cap_bps)),
-            (units.number(member.egress_limit_bps),
-             units.number(member.ingress_limit_bps)))
-        ), given.egress_burst_bytes, given.ingress_burst_bytes
+            caps=(*caps_bps, flavor.egress_burst_bytes,
+                  flavor.ingress_burst_bytes))
+            for member, has_vm, flavor, caps_bps in zip(
+                view.members, running, given, caps))
 
     def _as_planned(self, question: problem_builder.Question,
                     view: membership.View) -> Solution:
@@ -258,3 +251,17 @@ class Planning:
 
 def _log_progress(progress: snapshot.Progress) -> None:
     LOG.debug('%s', progress)
+
+
+def _capped(given: wire.Placement | models.Member, member: models.Member
+            ) -> routes.Member:
+    """Describe the limits of a member's VM.
+
+    :param given: has the flavor's.
+    """
+    return routes.Member(
+        member.instance_uuid, member.host, False,
+        (units.number(given.egress_cap_bps),
+         units.number(given.ingress_cap_bps)),
+        (units.number(member.egress_limit_bps),
+         units.number(member.ingress_limit_bps)))

@@ -314,15 +314,18 @@ class LiveState:
             known = self._addresses.of_vm
             return [known[vm][1] if vm in known else () for vm in vms]
 
-    def payload_caps(self, member: routes.Member) -> tuple[float, float]:
-        """Return the most that a VM sends and receives, in bits of payload
+    def payload_caps(self, members: Iterable[routes.Member]
+                     ) -> list[tuple[float, float]]:
+        """Return the most that each VM sends and receives, in bits of payload
         per second.
         """
-        with self._lock:
-            egress_bps, ingress_bps = capped_flows.caps_bps(
-                member, self._addresses.of_vm)
         factor = self._rules.wire_factor
-        return egress_bps / factor, ingress_bps / factor
+        with self._lock:
+            known = self._addresses.of_vm
+            return [(egress_bps / factor, ingress_bps / factor)
+                    for egress_bps, ingress_bps in (
+                        capped_flows.caps_bps(member, known)
+                        for member in members)]
 
     def payload_pairs(self, rates_bps: Mapping[tuple[str, str], float]
                       ) -> dict[tuple[str, str], float]:

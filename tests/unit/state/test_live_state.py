@@ -905,10 +905,10 @@ def test_caps_are_known_after_a_takeover():
         wire_overhead_fraction=0.25))
     state.load_groups(members, [stored()])
     known_as = routes.Member('g-2', 'h2', True, (math.inf, 4e6))
-    assert state.payload_caps(known_as) == (math.inf, 3.2e6)
+    assert state.payload_caps([known_as]) == [(math.inf, 3.2e6)]
     state.intake('h2', report(ports=[reports.Port(
         'g-2', ingress_cap_bps=2e6)]), 1.0)
-    assert state.payload_caps(known_as) == (math.inf, 1.6e6)
+    assert state.payload_caps([known_as]) == [(math.inf, 1.6e6)]
     told = state.take_unsaved().hosts
     after = live_state.LiveState()
     after.load_groups(members, [stored()])
