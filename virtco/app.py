@@ -125,7 +125,7 @@ class App:
         self._tester = turns('test itself', TEST_S, self._test_itself)
 
     def start(self) -> None:
-        """Bring up the database, the state of before and the threads.
+        """Bring up the database, the stored state and the threads.
 
         Reports and policies are served from here on, placements when the
         planner is loaded (:meth:`virtco.place.place.Place.load_planner`). The

@@ -175,7 +175,7 @@ def _joined(up_ptr: np.ndarray, up: np.ndarray, caps: np.ndarray,
 def resized(fabric: Fabric, bits: np.ndarray) -> Fabric:
     """Replace the sizes of the flows.
 
-    :param bits: 0 of those that have ended, shape (F,).
+    :param bits: remaining size of each flow, 0 of ended ones, shape (F,).
     """
     passing = np.repeat(np.arange(len(bits)), np.diff(fabric.up_ptr))
     ends = np.concatenate((fabric.src, fabric.dst, fabric.up))

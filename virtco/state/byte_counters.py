@@ -105,7 +105,7 @@ class CoflowProgress:
     def next(self, stored: Sequence[float] = ()) -> 'CoflowProgress':
         """Return the progress of the next iteration.
 
-        :param stored: values of the next iteration, as of this one.
+        :param stored: stored progress of the next iteration, as for this one.
         """
         return CoflowProgress(self.sizes_bytes, stored)
 
