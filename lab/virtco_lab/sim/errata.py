@@ -99,7 +99,7 @@ class _Program:
         self.names: dict[tuple[object, ...], int] = {}
         self.upper: list[float | None] = []
         self.rows: dict[str, list[tuple[dict[int, float], float]]] = {
-            'le': [], 'eq': []}
+            'ub': [], 'eq': []}
 
     def var(self, *name: object, upper: float | None = None) -> int:
         """Return the number of a variable of at least 0; add a new one."""
@@ -113,24 +113,21 @@ class _Program:
 
     def minimise(self, cost: dict[int, float]
                  ) -> scipy.optimize.OptimizeResult:
-        n = len(self.upper)
+        """Minimise a sum of variables under all rows."""
         given = {}
-        for kind, (matrix, vector) in {'le': ('A_ub', 'b_ub'),
-                                       'eq': ('A_eq', 'b_eq')}.items():
-            rows = self.rows[kind]
+        for kind, rows in self.rows.items():
             if rows:
-                dense = np.zeros((len(rows), n))
-                for i, (row, _) in enumerate(rows):
-                    for column, value in row.items():
-                        dense[i, column] += value
-                given[matrix] = dense
-                given[vector] = np.array([bound for _, bound in rows])
-        weights = np.zeros(n)
-        for column, value in cost.items():
-            weights[column] = value
+                given[f'A_{kind}'] = np.array([
+                    self._dense(row) for row, _ in rows])
+                given[f'b_{kind}'] = np.array([bound for _, bound in rows])
         return scipy.optimize.linprog(
-            weights, bounds=[(0, upper) for upper in self.upper],
+            self._dense(cost), bounds=[(0, upper) for upper in self.upper],
             method='highs-ds', **given)
+
+    def _dense(self, row: dict[int, float]) -> np.ndarray:
+        found = np.zeros(len(self.upper))
+        found[list(row)] = list(row.values())
+        return found
 
 
 def printed_status(small: _Small) -> int:
@@ -140,10 +137,10 @@ def printed_status(small: _Small) -> int:
     hosts = range(len(small.slots))
     for name in 'VW':
         for m in hosts:  # (5a), (5b)
-            program.add('le', {program.var(name, f, m): flow[2]
+            program.add('ub', {program.var(name, f, m): flow[2]
                                for f, flow in enumerate(small.flows)}, 1.0)
         for f in range(len(small.flows)):  # (5c), (5d)
-            program.add('le', {**{program.var(name, f, m): 1.0
+            program.add('ub', {**{program.var(name, f, m): 1.0
                                   for m in hosts}, alpha: -1.0}, 0.0)
     return int(program.minimise({alpha: -1.0}).status)
 
@@ -156,7 +153,7 @@ def _placing(small: _Small) -> tuple[_Program, int]:
         program.add('eq', {program.var('x', j, m, upper=1.0): 1.0
                            for m in hosts}, 1.0)
     for m in hosts:
-        program.add('le', {program.var('x', j, m): 1.0
+        program.add('ub', {program.var('x', j, m): 1.0
                            for j in range(small.n_vms)},
                     float(small.slots[m]))
     for j, m in small.pinned.items():
@@ -182,11 +179,11 @@ def linked(small: _Small) -> tuple[float, tuple[int, ...]]:
     program, t = _placing(small)
     for m in range(len(small.slots)):
         for name, way in (('V', 1.0), ('W', -1.0)):
-            program.add('le', {**{program.var(name, f, m): flow[2]
+            program.add('ub', {**{program.var(name, f, m): flow[2]
                                   for f, flow in enumerate(small.flows)},
                                t: -1.0}, 0.0)
             for f, (j, k, _) in enumerate(small.flows):
-                program.add('le', {
+                program.add('ub', {
                     program.var('x', j, m): way,
                     program.var('x', k, m): -way,
                     program.var(name, f, m): -1.0}, 0.0)
@@ -205,10 +202,10 @@ def with_products(small: _Small) -> tuple[float, tuple[int, ...]]:
                 both = program.var('z', *sorted(flow[:2]), m)
                 row[own] = row.get(own, 0.0) + size
                 row[both] = row.get(both, 0.0) - size
-            program.add('le', row, 0.0)
+            program.add('ub', row, 0.0)
         # For at most two slots this has z <= x in it.
         for k in vms:
-            program.add('le', {
+            program.add('ub', {
                 **{program.var('z', *sorted((j, k)), m): 1.0
                    for j in vms if j != k},
                 program.var('x', k, m): 1.0 - slots}, 0.0)
