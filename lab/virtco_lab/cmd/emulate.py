@@ -189,7 +189,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
         if arguments.shape == _ALL else (arguments.shape,), arguments.output)
     found = figures[name](options, display.Display(
         rich.console.Console(stderr=True)))
-    present.show([found], arguments.output, arguments.json)
+    present.show(found, arguments.output, arguments.json)
     if arguments.write:
         document.write_measured(
             record.DIRECTORY, found, record.made_on(time.process_time()),
@@ -275,10 +275,7 @@ def _rate(text: str) -> float:
     if re.fullmatch(r'\s*[0-9]+\s*', text):
         raise argparse.ArgumentTypeError(exception.expected(
             f'a rate with a unit, such as {text.strip()}Mbit', repr(text)))
-    try:
-        rate_bps = units.parse_rate_bps(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
+    rate_bps = types.rate_bps(text)
     if not _MIN_RATE_BPS <= rate_bps <= _MAX_RATE_BPS:
         raise argparse.ArgumentTypeError(exception.expected(
             f'a rate between {units.format_rate(_MIN_RATE_BPS)} and '

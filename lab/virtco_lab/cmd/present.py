@@ -16,20 +16,17 @@ from virtco_lab.sim.figures import outcome
 from virtco_lab.sim.figures import plots
 
 
-def show(results: Iterable[outcome.Outcome], directory: pathlib.Path,
-         as_json: bool) -> None:
-    """Write plot and JSON of each as it comes, and print it."""
-    shown = []
-    for result in results:
-        path = plots.draw(result, directory)
-        path.with_suffix('.json').write_text(
-            json.dumps(result.to_dict(), indent=1) + '\n', encoding='utf-8')
-        shown.append({**result.to_dict(), 'plot': str(path)})
-        if not as_json:
-            print_outcome(result)
-            print(f'plot: {path}\n')
+def show(result: outcome.Outcome, directory: pathlib.Path, as_json: bool
+         ) -> None:
+    """Write plot and JSON of a figure, and print it."""
+    path = plots.draw(result, directory)
+    path.with_suffix('.json').write_text(
+        json.dumps(result.to_dict(), indent=1) + '\n', encoding='utf-8')
     if as_json:
-        print(json.dumps(shown if len(shown) > 1 else shown[0]))
+        print(json.dumps({**result.to_dict(), 'plot': str(path)}))
+    else:
+        print_outcome(result)
+        print(f'plot: {path}\n')
 
 
 def print_outcome(result: outcome.Outcome) -> None:

@@ -5,7 +5,6 @@
 import json
 
 import numpy as np
-import pytest
 
 from virtco_lab.cmd import present
 from virtco_lab.sim.figures import outcome
@@ -20,7 +19,7 @@ def _figure(name):
 
 
 def test_a_figure_is_written_plotted_and_printed(tmp_path, capsys):
-    present.show([_figure('one')], tmp_path, as_json=False)
+    present.show(_figure('one'), tmp_path, as_json=False)
     said = capsys.readouterr().out
     assert json.loads((tmp_path / 'one.json').read_text()) == _figure(
         'one').to_dict()
@@ -32,14 +31,10 @@ def test_a_figure_is_written_plotted_and_printed(tmp_path, capsys):
     assert places == sorted(places)
 
 
-@pytest.mark.parametrize('names', [('one',), ('one', 'two')])
-def test_json_is_an_object_for_one_figure_a_list_for_more(
-        names, tmp_path, capsys):
-    present.show(map(_figure, names), tmp_path, as_json=True)
-    expected = [{**_figure(name).to_dict(), 'plot': f'{tmp_path}/{name}.png'}
-                for name in names]
-    assert json.loads(capsys.readouterr().out) == (
-        expected if len(names) > 1 else expected[0])
+def test_json_of_a_figure_names_its_plot(tmp_path, capsys):
+    present.show(_figure('one'), tmp_path, as_json=True)
+    assert json.loads(capsys.readouterr().out) == {
+        **_figure('one').to_dict(), 'plot': f'{tmp_path}/one.png'}
 
 
 def test_names_stand_left_and_numbers_right_in_lines_of_any_length(capsys):
