@@ -108,7 +108,7 @@ class Column:
             return self._stationary(seed)
         if self.case == '2':
             return (figures.datacentre(seed, bool(self.number)),
-                    list(groups.of_apps(workloads.table2(
+                    list(groups.of_coflows(workloads.table2(
                         seed=seed, shape=self.setting))))
         return figures.datacentre(seed, True), figures.swept_groups(
             f'virtco-case{self.case}', self.number,

@@ -40,7 +40,7 @@ def run(shape: str, background: bool, seed: int, apart_s: float,
         window_s: float | None, budget_s: float) -> dict[str, Any]:
     """One simulation: mean response and CPU time."""
     its_groups = [dataclasses.replace(group, arrival_s=number * apart_s)
-                  for number, group in enumerate(groups.of_apps(
+                  for number, group in enumerate(groups.of_coflows(
                       workloads.table2(seed=seed, shape=shape)))]
     began_s = time.process_time()
     result = cloud.simulate(

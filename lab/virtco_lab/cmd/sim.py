@@ -110,7 +110,7 @@ def _run(args: argparse.Namespace) -> int:
         hosts, its_groups = groups.read(args.groups)
     else:
         hosts = groups.equal_hosts(18, 12.0, 1e9)
-        its_groups = groups.of_apps(workloads.table2(seed=args.seed,
+        its_groups = groups.of_coflows(workloads.table2(seed=args.seed,
                                                      shape=args.table2))
     scheme = schemes.get(args.scheme)
     config = simulation.Config(args.policy or scheme.order,
@@ -191,13 +191,13 @@ def _generate(args: argparse.Namespace) -> int:
             seed=args.seed, n_ports=args.ports, n_coflows=args.coflows,
             duration_s=args.duration))
         return 0
-    apps = workloads.table2(seed=args.seed, shape=args.shape)
+    coflows = workloads.table2(seed=args.seed, shape=args.shape)
     args.output.write_text(json.dumps({
         'hosts': {'count': 18, 'slots': 12, 'rate': '1Gbit'},
-        'groups': [{'name': app.application.name, 'tm': {
-            'n': app.coflow.n_vms,
+        'groups': [{'name': coflow.name, 'tm': {
+            'n': coflow.n_vms,
             'flows': [[flow.src, flow.dst, round(flow.size_bytes)]
-                      for flow in app.coflow.flows]}} for app in apps]},
+                      for flow in coflow.flows]}} for coflow in coflows]},
         indent=1) + '\n', encoding='utf-8')
     return 0
 

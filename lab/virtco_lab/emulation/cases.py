@@ -155,8 +155,8 @@ def check_room(cell: Cell, scale: Scale, seed: int) -> None:
 def _coflows(cell: Cell, scale: Scale, seed: int
              ) -> list[coflow_model.Coflow]:
     if cell.case in ('virtco-case1', 'virtco-case2'):
-        return [app.coflow for app in workloads.table2(
-            seed=seed, shape=cell.shape, scale_width=scale.width_factor)]
+        return list(workloads.table2(
+            seed=seed, shape=cell.shape, scale_width=scale.width_factor))
     return paper.swept_coflows(seed, cell.shape, paper.swept_sizes(
         cell.case, float(cell.setting), _MIDDLE_WIDTH[scale.is_paper]),
         _N_GROUPS[scale.is_paper])

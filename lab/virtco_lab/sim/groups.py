@@ -17,7 +17,6 @@ from virtco import hints
 from virtco import units
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
-from virtco_lab.sim import workloads
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,10 +48,9 @@ def of_slots(name: str, coflows: Iterable[coflow_model.Coflow],
     return Group(name, ((vm_slots,),) * coflows[0].n_vms, coflows, arrival_s)
 
 
-def of_apps(apps: Iterable[workloads.App]) -> tuple[Group, ...]:
-    """Make a group of each application, with one slot per VM."""
-    return tuple(of_slots(app.application.name, (app.coflow,))
-                 for app in apps)
+def of_coflows(coflows: Iterable[coflow_model.Coflow]) -> tuple[Group, ...]:
+    """Make a group of each coflow, with one slot per VM."""
+    return tuple(of_slots(coflow.name, (coflow,)) for coflow in coflows)
 
 
 def equal_hosts(count: int, slots: float, rate_bps: float

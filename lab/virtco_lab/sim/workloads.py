@@ -68,17 +68,10 @@ TABLE2 = (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class App:
-    """An application and the coflow that was drawn for it."""
-
-    application: Application
-    coflow: coflow_model.Coflow
-
-
 def table2(*, seed: int, shape: str = 'sparse', scale_width: float = 1.0,
-           tail_sigma: float = TAIL_SIGMA) -> tuple[App, ...]:
-    """Draw the six applications of Table 2, in its order.
+           tail_sigma: float = TAIL_SIGMA
+           ) -> tuple[coflow_model.Coflow, ...]:
+    """Draw the coflows of Table 2's six applications, in its order.
 
     :param seed: same seed, same flows.
     :param shape: how many flows, one of :data:`SHAPES`.
@@ -89,14 +82,11 @@ def table2(*, seed: int, shape: str = 'sparse', scale_width: float = 1.0,
         raise exception.Invalid(field='shape', value=shape,
                                 limit='one of ' + ', '.join(SHAPES))
     rng = np.random.default_rng([seed, 2])
-    apps = []
-    for row in TABLE2:
-        n_vms = max(4, round(row.width * scale_width))
-        apps.append(App(row, draw(
-            row.name, rng, n_vms=n_vms, shape=shape, shuffle=row.shuffle,
-            size_bytes=row.size_bytes, length_bytes=row.length_bytes,
-            tail_sigma=tail_sigma)))
-    return tuple(apps)
+    return tuple(draw(
+        row.name, rng, n_vms=max(4, round(row.width * scale_width)),
+        shape=shape, shuffle=row.shuffle, size_bytes=row.size_bytes,
+        length_bytes=row.length_bytes, tail_sigma=tail_sigma)
+        for row in TABLE2)
 
 
 def draw(name: str, rng: np.random.Generator, *, n_vms: int, shape: str,

@@ -57,7 +57,7 @@ if FACEBOOK:
 def average_cct_s(scheme, shape, background):
     return float(np.mean([cloud.simulate(
         virtco.datacentre(seed, background),
-        groups.of_apps(workloads.table2(seed=seed, shape=shape)),
+        groups.of_coflows(workloads.table2(seed=seed, shape=shape)),
         schemes.get(scheme), seed=seed).mean_cct_s for seed in SEEDS]))
 
 

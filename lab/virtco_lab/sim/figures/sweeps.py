@@ -109,10 +109,10 @@ def _cells(found: samples.Samples, setting: str) -> tuple[outcome.Cell, ...]:
 
 
 def _sigma_run(setting: str, seed: int, shape: str) -> samples.Found:
-    apps = workloads.table2(seed=seed, shape=shape,
-                            tail_sigma=float(setting))
+    coflows = workloads.table2(seed=seed, shape=shape,
+                               tail_sigma=float(setting))
     return virtco.mean_ccts_s(virtco.datacentre(seed, True),
-                              groups.of_apps(apps), virtco.FEW, seed)
+                              groups.of_coflows(coflows), virtco.FEW, seed)
 
 
 def _sigma_show(found: samples.Samples) -> outcome.Outcome:

@@ -168,11 +168,11 @@ def mean_ccts_s(hosts: Sequence[cluster.Host],
 
 
 def _case1_run(setting: str, seed: int, shape: str) -> samples.Found:
-    app, = (app for app in workloads.table2(seed=seed, shape=shape)
-            if app.application.name == setting)
+    coflow, = (one for one in workloads.table2(seed=seed, shape=shape)
+               if one.name == setting)
     hosts = tight(datacentre(seed, background=True), seed,
-                  1.5 * app.coflow.n_vms)
-    return mean_ccts_s(hosts, groups.of_apps([app]), FEW, seed, False)
+                  1.5 * coflow.n_vms)
+    return mean_ccts_s(hosts, groups.of_coflows([coflow]), FEW, seed, False)
 
 
 def _case1_show(found: samples.Samples) -> outcome.Outcome:
@@ -201,7 +201,7 @@ def _case1_show(found: samples.Samples) -> outcome.Outcome:
 def _case2_run(setting: str, seed: int) -> samples.Found:
     shape, background = CASE2[setting]
     hosts = datacentre(seed, background)
-    its_groups = groups.of_apps(workloads.table2(seed=seed, shape=shape))
+    its_groups = groups.of_coflows(workloads.table2(seed=seed, shape=shape))
     found = mean_ccts_s(hosts, its_groups, ALL, seed)
     found[ANY_BOUND] = optimum.least_anywhere_s(hosts, its_groups, seed)
     return found
@@ -247,7 +247,7 @@ def _case3_run(setting: str, seed: int) -> samples.Found:
         marks.append(time.process_time())
     result = cloud.simulate(
         datacentre(seed, True),
-        groups.of_apps(workloads.table2(seed=seed, shape=setting)),
+        groups.of_coflows(workloads.table2(seed=seed, shape=setting)),
         schemes.get('virtco'), seed=seed, on_plan=mark, on_planned=mark)
     return {'cpu_s': np.diff(marks)[::2].tolist(),
             'counted_s': result.planned_s}

@@ -221,12 +221,12 @@ def test_table_2_runs_on_its_hosts_with_the_policy_asked_for(
         assert command.main(['run', '--table2', 'dense', *words]) == 2
     hosts, its_groups, name, seed, config = asked[0]
     assert hosts == command.groups.equal_hosts(18, 12.0, 1e9)
-    assert its_groups == command.groups.of_apps(
+    assert its_groups == command.groups.of_coflows(
         workloads.table2(seed=0, shape='dense'))
     assert (name, seed, config.policy, config.theta_s) == (
         'virtco', 0, usual, math.inf)
     _hosts, its_groups, _name, seed, config = asked[1]
-    assert its_groups == command.groups.of_apps(
+    assert its_groups == command.groups.of_coflows(
         workloads.table2(seed=5, shape='dense'))
     assert (seed, config.policy, config.theta_s) == (5, 'fifo', 7)
 
@@ -250,10 +250,10 @@ def test_generated_groups_are_those_of_table_2(run, tmp_path):
     assert text.startswith('{\n "hosts": {\n  "count": 18')
     found = json.loads(text)
     assert found['hosts'] == {'count': 18, 'slots': 12, 'rate': '1Gbit'}
-    apps = workloads.table2(seed=3, shape='sparse')
+    coflows = workloads.table2(seed=3, shape='sparse')
     assert [group['name'] for group in found['groups']] == [
-        app.application.name for app in apps]
+        coflow.name for coflow in coflows]
     tm = found['groups'][0]['tm']
-    assert tm['n'] == apps[0].coflow.n_vms
+    assert tm['n'] == coflows[0].n_vms
     assert tm['flows'] == [[flow.src, flow.dst, round(flow.size_bytes)]
-                           for flow in apps[0].coflow.flows]
+                           for flow in coflows[0].flows]

@@ -44,7 +44,7 @@ def test_a_coflow_is_not_released_before_it_started():
 @pytest.mark.parametrize('scheme', ['virtco', 'sebf-ta', 'baseline'])
 def test_nothing_is_below_its_bound(scheme):
     hosts = virtco.datacentre(1, True)
-    its_groups = groups.of_apps(workloads.table2(
+    its_groups = groups.of_coflows(workloads.table2(
         seed=1, shape='sparse', scale_width=0.3))
     result = cloud.simulate(hosts, its_groups, schemes.get(scheme))
     here_s = optimum.least_mean_cct_s(hosts, its_groups, result)

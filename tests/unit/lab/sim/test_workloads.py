@@ -13,9 +13,10 @@ def sizes_of(coflow):
 
 @pytest.mark.parametrize('shape', workloads.SHAPES)
 def test_table2_has_the_papers_size_length_and_width(shape):
-    for app in workloads.table2(seed=3, shape=shape):
-        row, sizes = app.application, sizes_of(app.coflow)
-        assert app.coflow.n_vms == row.width
+    for row, coflow in zip(workloads.TABLE2, workloads.table2(
+            seed=3, shape=shape), strict=True):
+        sizes = sizes_of(coflow)
+        assert (coflow.name, coflow.n_vms) == (row.name, row.width)
         assert sizes.sum() == pytest.approx(row.size_bytes, rel=1e-6)
         assert sizes.max() == pytest.approx(row.length_bytes, rel=1e-6)
         assert sizes.min() > 0
@@ -69,9 +70,9 @@ def test_single_flow_has_the_whole_size():
 
 
 def test_recomm_is_a_shuffle():
-    app = workloads.table2(seed=0)[-1]
-    senders = {flow.src for flow in app.coflow.flows}
-    receivers = {flow.dst for flow in app.coflow.flows}
+    coflow = workloads.table2(seed=0)[-1]
+    senders = {flow.src for flow in coflow.flows}
+    receivers = {flow.dst for flow in coflow.flows}
     assert not senders & receivers
 
 
@@ -97,8 +98,8 @@ def weighed(coflow):
 ])
 def test_records_are_of_these_flows(shape, drawn):
     """Other draws would make the records of the evaluation worthless."""
-    assert [number for app in workloads.table2(seed=1, shape=shape)
-            for number in weighed(app.coflow)] == pytest.approx(
+    assert [number for coflow in workloads.table2(seed=1, shape=shape)
+            for number in weighed(coflow)] == pytest.approx(
         [number for pair in drawn for number in pair], rel=1e-7)
 
 
@@ -131,9 +132,10 @@ def test_skews_are_those_that_the_paper_prints():
 
 
 def test_scaled_to_a_small_testbed():
-    for app in workloads.table2(seed=0, scale_width=0.2):
-        row, sizes = app.application, sizes_of(app.coflow)
-        assert app.coflow.n_vms == max(4, round(row.width * 0.2))
+    for row, coflow in zip(workloads.TABLE2, workloads.table2(
+            seed=0, scale_width=0.2), strict=True):
+        sizes = sizes_of(coflow)
+        assert coflow.n_vms == max(4, round(row.width * 0.2))
         assert sizes.sum() == pytest.approx(row.size_bytes)
 
 
