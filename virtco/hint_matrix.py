@@ -105,9 +105,12 @@ def self_flows(coflows: Sequence[coflow_model.Coflow]) -> str:
             total[vm] += size
     told = [f'VM {vm} {units.format_size(size)}'
             for vm, size in sorted(total.items())]
-    shown = ', '.join(told[:_MOST_TOLD])
-    return shown if len(told) <= _MOST_TOLD else (
-        f'{shown} and {len(told) - _MOST_TOLD} more VMs')
+    if not told:
+        return ''
+    more = len(told) - _MOST_TOLD
+    return ('bytes of a VM to itself are ignored: '
+            + ', '.join(told[:_MOST_TOLD])
+            + (f' and {more} more VMs' if more > 0 else ''))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from virtco import exception
 from virtco import hint_matrix
 from virtco.db import groups as db_groups
 from virtco.db import models
+from virtco.db import records
 from virtco.model import coflow as coflow_model
 from virtco.objects import new_groups
 from virtco.state import state as states
@@ -90,6 +91,11 @@ class Announcements:
             coflow.position += last + 1
             coflow.expires_at = now_s + expires_s
         session.add_all(made)
+        if ignored := hint_matrix.self_flows(matrices):
+            records.add_event(
+                session, project_id=group.project_id, group_name=group.name,
+                group_id=group.id, kind='self_flows', detail=ignored,
+                created_at=now_s)
         return [coflow.id for coflow in made]
 
     def _make_room(self, session: orm.Session,

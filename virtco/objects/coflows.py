@@ -195,6 +195,11 @@ class Coflows:
                     field='registered matrices', value=most + 1,
                     limit=f'at most {most} per project')
             session.add(coflow)
+            if ignored := hint_matrix.self_flows(coflows):
+                records.add_event(
+                    session, project_id=project_id, group_name=name,
+                    kind='self_flows', detail=ignored,
+                    created_at=coflow.created_at)
 
         self._state.database.retried(save)
         return self.show(coflow.id, NO_SCHEDULE)

@@ -146,9 +146,8 @@ class Reader:
                 f'{request.num_instances} servers for a matrix of '
                 f'{group.n_vms} rows; the others wait for servers that join')))
         notes += told
-        if is_new and (of_itself := hint_matrix.self_flows(hint.coflows)):
-            notes.append(('self_flows', 'bytes of a VM to itself are ignored: '
-                                        + of_itself))
+        if is_new and (ignored := hint_matrix.self_flows(hint.coflows)):
+            notes.append(('self_flows', ignored))
         if is_new and hint.preflight:
             notes.append(self._preflight())
         if member is None:

@@ -117,8 +117,8 @@ def warnings(found: Figures, n_vms: int | None) -> list[str]:
         result.append(f'{_vms(idle)} neither sends nor receives.')
     if not found.n_flows:
         result.append('No VM sends anything.')
-    if self_flows := hint_matrix.self_flows(found.hint.coflows):
-        result.append(f'Bytes of a VM to itself are ignored: {self_flows}.')
+    if ignored := hint_matrix.self_flows(found.hint.coflows):
+        result.append(f'{ignored[0].upper()}{ignored[1:]}.')
     small = [size for size in found.bare_bytes if size < SMALL_BYTES]
     result += [f'A size without a unit is in bytes: {size:g} is '
                f'{units.format_size(size)}.' for size in small[:MOST_SIZES]]

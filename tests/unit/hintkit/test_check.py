@@ -103,6 +103,10 @@ def test_many_vms_are_shown_in_blocks():
      'Bytes of a VM to itself are ignored: VM 0 3 kB, VM 1 4 B.'),
     ('{"n": 2, "flows": [[0, 1, "5MB"], [1, 1, "4B"], [1, 1, "3B"]]}', 2,
      'Bytes of a VM to itself are ignored: VM 1 7 B.'),
+    (json.dumps([['1MB'] * 5] * 5), 5, 'Bytes of a VM to itself are ignored: '
+     'VM 0 1 MB, VM 1 1 MB, VM 2 1 MB, VM 3 1 MB, VM 4 1 MB.'),
+    (json.dumps([['1MB'] * 7] * 7), 7, 'Bytes of a VM to itself are ignored: '
+     'VM 0 1 MB, VM 1 1 MB, VM 2 1 MB, VM 3 1 MB, VM 4 1 MB and 2 more VMs.'),
     ('[{"name": "a", "tm": [[0, "1MB"], ["1MB", 0]]},'
      ' {"name": "b", "tm": [[0, "1MB"], [0, 0]], "dst_port": 5}]', 2,
      "Coflows 'a' and 'b' use the same pairs"),

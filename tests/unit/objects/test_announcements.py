@@ -10,6 +10,7 @@ from tests.unit import stored
 from virtco import exception
 from virtco.db import groups as db_groups
 from virtco.db import models
+from virtco.db import records
 from virtco.model import states
 from virtco.objects import announcements
 
@@ -35,6 +36,10 @@ class Bench:
             self.conf, stored.state(self.database,
                                     invalidate=self.changed.append),
             lambda: self.now_s)
+
+    def events(self):
+        with self.database.reader() as session:
+            return records.list_events(session)
 
     def announce(self, name='x', matrix=MATRIX, group='a', expires_s=60.0,
                  project_id='p'):
@@ -76,6 +81,16 @@ def test_a_coflow_begins_over_the_vms_of_a_group(bench, as_text):
     assert bench.changed == [['p-a']]
     # Who plans at the same time has to look again.
     assert bench.generation() == 2
+
+
+def test_bytes_of_a_vm_to_itself_are_told(bench):
+    bench.announce()
+    assert bench.events() == []
+    bench.announce('y', [[1, 1, 0], [0, 2, 0], [0, 0, 0]])
+    event, = bench.events()
+    assert (event.kind, event.group_name, event.detail) == (
+        'self_flows', 'a',
+        'bytes of a VM to itself are ignored: VM 0 1 B, VM 1 2 B')
 
 
 def test_several_stand_behind_those_that_are_there(bench):

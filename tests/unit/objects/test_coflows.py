@@ -222,6 +222,15 @@ def test_the_only_matrix_tells_how_it_is_sent(bench):
          size_bytes=42.0)
 
 
+def test_bytes_of_a_vm_to_itself_are_told(bench):
+    bench.coflows.register('p', 'x', MATRIX)
+    assert bench.coflows.events() == []
+    bench.coflows.register('p', 'x', [[7, 1], [0, 0]])
+    event, = bench.coflows.events()
+    some(event, kind='self_flows', project_id='p', group_name='x', at=50.0,
+         detail='bytes of a VM to itself are ignored: VM 0 7 B')
+
+
 def test_a_project_registers_so_many(bench):
     for _ in range(2):
         bench.coflows.register('p', 'x', MATRIX)
