@@ -119,8 +119,6 @@ PAGES = [path for name in ('doc/source', 'devstack', 'README.rst',
          for path in [layers.ROOT / name, *(layers.ROOT / name).rglob('*')]
          # tools/nightly writes that page.
          if path.suffix == '.rst' and path.name != 'nightly.rst']
-# Pages that are still to be revised.
-UNREVISED = ('scheduling.rst', 'evaluation.rst')
 # "Without a hint Nova …" names its subject, unlike such a docstring.
 VAGUE_OPENING = re.compile(
     r'(Of|Those|Ones? that|It|What|Which|Whom|By which)\b')
@@ -208,11 +206,10 @@ def test_pages_are_narrow_and_plain(path: pathlib.Path):
     wide = [line for line in lines
             if len(line) > WIDTH and ' ' in line.strip()]
     assert not wide, '\n'.join(wide)
-    if path.name not in UNREVISED:
-        vague = [line for line in lines if VAGUE.search(line)] + [
-            line for line in page_openings(path.read_text())
-            if VAGUE_OPENING.match(line)]
-        assert not vague, '\n'.join(vague)
+    vague = [line for line in lines if VAGUE.search(line)] + [
+        line for line in page_openings(path.read_text())
+        if VAGUE_OPENING.match(line)]
+    assert not vague, '\n'.join(vague)
 
 
 def test_tests_that_pages_name_are_there():
