@@ -44,10 +44,11 @@ class Doctor(base.Lister):
     def _of_chain(self, args: Any) -> list[findings.Finding]:
         client = self.client
         try:
-            found = findings.examine(_answers(client))
+            answers = _answers(client)
         except exception.ControllerUnavailable as error:
             return [findings.of_problem('VC-050', str(error))]
-        if args.coflow is not None:
+        found = findings.examine(answers)
+        if args.coflow is not None and findings.serves(answers.health):
             coflow = client.coflow(base.find_coflow(client, args.coflow))
             found += findings.examine_coflow(coflow, {
                 host: client.host(host).classes or []
@@ -61,7 +62,7 @@ class Doctor(base.Lister):
 
 def _answers(client: v1.Client) -> findings.Answers:
     health = client.health()
-    if health.status == 'starting':
+    if not findings.serves(health):
         return findings.Answers(health, (), (), (), time.time())
     return findings.Answers(health, client.coflows(), client.events(),
                             base.hosts_of(client), time.time())

@@ -71,12 +71,23 @@ class Answers:
 
 
 def examine(answers: Answers) -> list[Finding]:
-    """List findings of all links in their order, also of those that work."""
+    """List findings of all links in their order, also of those that work.
+
+    A controller that does not serve is the only finding: the other links would
+    show its consequences.
+    """
     found: list[Finding] = []
     for link, (look, fine) in _LINKS.items():
         findings = [of_problem(*rest, link=link) for rest in look(answers)]
         found += findings or [Finding(link, OK, fine)]
+        if not serves(answers.health):
+            break
     return found
+
+
+def serves(health: health_wire.Health) -> bool:
+    """Tell whether the other answers of a controller mean something."""
+    return health.status not in ('starting', 'failing')
 
 
 def examine_coflow(coflow: coflow_wire.Coflow,
@@ -124,7 +135,8 @@ def _nova(answers: Answers) -> Iterator[_Rest]:
         yield ('VC-061', f'{len(ignored)} hints ignored in a day, at last: '
                f'{newest.detail}')
     elsewhere = [e for e in recent if e.kind == 'other_host']
-    if elsewhere:
+    # In shadow mode Nova is told no host.
+    if elsewhere and answers.health.mode != 'shadow':
         yield ('VC-062', f'built {len(elsewhere)} VMs on other hosts than '
                'planned in a day')
 
@@ -142,8 +154,9 @@ def _hypervisors(answers: Answers) -> Iterator[_Rest]:
     if answers.hosts is None:
         yield 'VC-064', ''
         return
-    if not answers.hosts:
+    if all(h.last_report is None for h in answers.hosts):
         yield 'VC-065', ''
+        return
     silent = [h.host for h in answers.hosts if h.last_report is None
               or answers.now_s - h.last_report > _SILENT_S]
     if silent:
@@ -160,7 +173,9 @@ _HEALTH = {'error': 'VC-067', 'degraded': 'VC-068'}
 
 def _rates(answers: Answers) -> Iterator[_Rest]:
     hosts = answers.hosts or ()
-    unknown = [h.host for h in hosts if h.rate_source == 'unknown']
+    # Hosts that never reported are silent already.
+    unknown = [h.host for h in hosts if h.rate_source == 'unknown'
+               and h.last_report is not None]
     if unknown:
         yield 'VC-069', f'{_few(unknown)} of unknown speed'
     slow = [h.host for h in hosts if h.measured_egress_bps

@@ -41,7 +41,7 @@ def test_a_healthy_chain_and_a_coflow_in_it():
 
 @pytest.mark.parametrize(('answers', 'link', 'state', 'code'), [
     ({'GET /health': (503, {'status': 'starting', 'what': 'x'})},
-     'controller', 'warning', 1),
+     'controller', 'warning', 0),
     ({'GET /health': {'status': 'ok', 'parts': {'database': False}}},
      'controller', 'error', 1),
     ({'GET /v1/hosts': (403, {'error': {'code': 'virtco.forbidden',
@@ -67,11 +67,15 @@ def test_the_page_of_each_code_is_named_once():
     assert told == ''
 
 
-def test_a_controller_that_starts_is_asked_no_more():
-    one = _controller(**{'GET /health': (503, {'status': 'starting',
-                                               'what': 'x'})})
-    _found(one)
+@pytest.mark.parametrize('health', [
+    {'status': 'starting', 'what': 'x'},
+    {'status': 'failing', 'parts': {'database': False}}])
+def test_a_controller_that_does_not_serve_is_asked_no_more(health):
+    """Its other answers would be consequences, or errors."""
+    one = _controller(**{'GET /health': (503, health)})
+    _, found = _found(one, 'a')
     assert [path for _, path, _ in one.asked] == ['/health']
+    assert list(found) == ['controller']
 
 
 @pytest.mark.parametrize(('told', 'rows', 'code'), [

@@ -73,6 +73,8 @@ def test_a_healthy_cloud_has_one_line_per_link():
     ({'coflows': [coflow(state='planned', arrival=NOW_S - 601)]},
      'notifications', 'warning', 'a planned'),
     ({'hosts': []}, 'hypervisors', 'error', 'none has reported'),
+    ({'hosts': [host(last_report=None)]}, 'hypervisors', 'error',
+     'none has reported'),
     ({'hosts': None}, 'hypervisors', 'warning', 'operators'),
     ({'hosts': [host(last_report=NOW_S - 31)]}, 'hypervisors', 'error',
      'h1 silent'),
@@ -98,7 +100,7 @@ def test_a_broken_link_is_named(values, link, state, words):
                  event('hint_ignored', at=NOW_S - 99.0, detail='old'),
                  event('hint_ignored', at=NOW_S - 86_399.0, detail='1st')]},
      '3 hints ignored in a day, at last: new'),
-    ({'hosts': [host(last_report=None)]}, 'h1 silent'),
+    ({'hosts': [host(last_report=None), host('h2')]}, 'h1 silent'),
     ({'hosts': [host(generation=6, applied_generation=None,
                       generations_behind=6)]}, 'h1 behind'),
 ])
@@ -110,6 +112,15 @@ def test_what_is_told_of_a_link(values, words):
 @pytest.mark.parametrize(('values', 'n'), [
     # One that is silent is not told twice.
     ({'hosts': [host(last_report=NOW_S - 31, health='error')]}, 1),
+    ({'hosts': [host(last_report=None, rate_source='unknown'),
+                host('h2')]}, 1),
+    ({'health': {'status': 'ok', 'mode': 'shadow'},
+      'events': [event('other_host')]}, 1),
+    # Nor what follows from a controller that does not serve.
+    ({'health': {'status': 'starting', 'what': 'x'}, 'coflows': [],
+      'hosts': []}, 1),
+    ({'health': {'status': 'failing', 'parts': {'keeper': False}},
+      'hosts': []}, 1),
     ({'coflows': [], 'events': [event('other')]}, 0),
     ({'events': [event('hint_ignored', at=NOW_S - 86_400.0)]}, 0),
     ({'coflows': [coflow(state='planned', arrival=None)]}, 0),
