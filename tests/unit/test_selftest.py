@@ -198,7 +198,9 @@ def test_a_database_before_the_start(tmp_path, monkeypatch):
     for revision, is_sqlite, codes in (
             (migration.head(), False, ['written']),
             ('older', True, []), ('older', False, ['VC-023']),
-            (None, False, ['VC-023'])):
+            ('newer', True, ['VC-023']), (None, False, ['VC-023'])):
+        monkeypatch.setattr(selftest.migration, 'is_known',
+                            lambda found: found != 'newer')
         monkeypatch.setattr(selftest.migration, 'current',
                             lambda _: revision)
         monkeypatch.setattr(selftest, 'writes', lambda _: iter(
@@ -209,7 +211,7 @@ def test_a_database_before_the_start(tmp_path, monkeypatch):
                 is_sqlite=is_sqlite, dispose=lambda: disposed.append(1)))
         monkeypatch.setattr(selftest.db_session, 'file_of', lambda _: '')
         assert [one.code for one in selftest._of_database(conf)] == codes
-    assert len(disposed) == 4
+    assert len(disposed) == 5
 
 
 def test_the_certificate_of_edge_modules_is_tested(tmp_path):

@@ -58,13 +58,22 @@ def check(database: db_session.Database) -> None:
         collation.check(connection)
 
 
+def is_known(revision: str | None) -> bool:
+    """Tell whether this code can upgrade from a revision, None: from nothing.
+    """
+    return revision is None or revision in _known()
+
+
+def _known() -> list[str]:
+    return [one.revision for one in _scripts().walk_revisions()]
+
+
 def _check_revision(connection: sa.Connection) -> None:
     found = _revision(connection)
-    known = [one.revision for one in _scripts().walk_revisions()]
-    if found is not None and found not in known:
+    if not is_known(found):
         raise exception.Invalid(
             field='schema of the database', value=f'revision {found}',
-            limit=f'one that this version knows ({", ".join(known)}; run '
+            limit=f'one that this version knows ({", ".join(_known())}; run '
             'the version that made it, or begin with an empty database, '
             'into which virtco-manage rebuild reads the hints from Nova)')
 
