@@ -2,7 +2,11 @@
 
 """With keystone: a tenant reads its own, an operator everything."""
 
+import json
 import socket
+import sys
+import threading
+from wsgiref import simple_server
 
 import falcon.testing
 from keystonemiddleware import fixture as middleware_fixture
@@ -15,6 +19,7 @@ from virtco import app
 from virtco.api import deploy
 from virtco.api import pace
 from virtco.cmd import controller as controller_cmd
+from virtco.osc import shell
 from virtco.wire import frames
 
 PROJECT = 'p1'
@@ -133,6 +138,34 @@ def test_a_tenant_sees_no_hypervisors(send):
     assert told.status_code == 200 and found['host'] not in told.text
     assert send('POST', mapping, 'reader', 'p2',
                 body={}).status_code == 404
+
+
+def test_a_tenant_is_told_of_no_fault_but_that(application, send, capsys,
+                                               monkeypatch):
+    """Of a chain in which all works."""
+    for number in range(4):
+        body = harness.placement(number, 'mine', project_id='p9')
+        assert send('PUT', f'/v1/placements/i9-{number}', 'service',
+                    body=body).status_code == 200
+    assert send('GET', '/v1/hosts', 'reader', 'p9').status_code == 403
+    with simple_server.make_server('127.0.0.1', 0, application,
+                                   handler_class=_Quiet) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f'http://127.0.0.1:{server.server_port}'
+        monkeypatch.setattr(sys, 'argv', [
+            'virtco', '--os-auth-type', 'admin_token', '--os-endpoint', url,
+            '--os-token', 'reader-p9-u', '--controller-url', url, 'doctor',
+            '-f', 'json'])
+        code = shell.main()
+        server.shutdown()
+    rows = json.loads(capsys.readouterr().out)
+    assert code == 0
+    assert [row['code'] for row in rows if row['state'] != 'ok'] == ['VC-064']
+
+
+class _Quiet(simple_server.WSGIRequestHandler):
+    def log_message(self, *_args):
+        """Say nothing."""
 
 
 @pytest.mark.parametrize(('role', 'project', 'status'), [
