@@ -83,10 +83,11 @@ def own_name(name: str) -> str:
     """Return the name in ``virtco`` of a command of ``openstack``.
 
     A noun after "coflow" stands alone: coflow host list is host list, and
-    coflow doctor is doctor.
+    coflow check is check.
     """
     first, _, rest = name.partition(' ')
-    is_alone = first == 'coflow' and (' ' in rest or rest == 'doctor')
+    is_alone = first == 'coflow' and (' ' in rest
+                                      or rest in ('check', 'doctor'))
     return rest if is_alone else name
 
 
