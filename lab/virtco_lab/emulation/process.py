@@ -45,6 +45,17 @@ class NotReady(exception.VirtcoException):
                's. %(said)s')
 
 
+def _scheduled(niceness: int) -> list[str]:
+    """Return the command that changes our priority by a niceness."""
+    policy = os.sched_getscheduler(0)
+    if policy not in (os.SCHED_FIFO, os.SCHED_RR):
+        return ['nice', '-n', str(niceness)]
+    return ['chrt', '--rr', str(min(
+        max(os.sched_getparam(0).sched_priority - niceness,
+            os.sched_get_priority_min(policy)),
+        os.sched_get_priority_max(policy)))]
+
+
 class Child:
     """A process that dies with this one and logs to a file.
 
@@ -63,11 +74,12 @@ class Child:
         :param log: file of its output.
         :param own_log: file to which it logs itself.
         :param environment: environment in addition to ours.
-        :param niceness: added to ours; less means more processor time.
+        :param niceness: added to ours; less means more processor time. Where
+            we run at a real-time priority it is subtracted from that.
         """
         self.what = what
         self._logs = [patience.Log(path) for path in (own_log, log) if path]
-        command = ['nice', '-n', str(niceness),
+        command = [*_scheduled(niceness),
                    'setpriv', '--pdeathsig', 'TERM', *argv]
         if namespace is not None:
             command = ['nsenter', f'--net={namespaces.path(namespace)}',

@@ -70,6 +70,17 @@ def test_a_child_runs_in_its_namespace_and_ends_with_us(monkeypatch,
         ['nice', '-n', '-3', 'setpriv', '--pdeathsig', 'TERM', 'a', 'b']]
 
 
+@pytest.mark.parametrize(('niceness', 'priority'), [
+    (-15, '20'), (0, '5'), (10, '1'), (-200, '99')])
+def test_niceness_counts_at_real_time_priority_too(monkeypatch, niceness,
+                                                   priority):
+    """The kernel knows no niceness there, and packets waited for the agents.
+    """
+    monkeypatch.setattr(os, 'sched_getscheduler', lambda _: os.SCHED_RR)
+    monkeypatch.setattr(os, 'sched_getparam', lambda _: os.sched_param(5))
+    assert process._scheduled(niceness) == ['chrt', '--rr', priority]
+
+
 def test_lines_go_both_ways(start):
     child = start('read one; echo got $one; read two; echo $two; exit 3',
                   piped=True)
