@@ -155,6 +155,7 @@ class Coflows:
             gap=group.gap if group else None,
             planned_bottleneck=_bottleneck(
                 group.bottleneck if group else None),
+            created=coflow.created_at,
             arrival=arrival or coflow.arrival, deadline=coflow.deadline_at,
             promise=_promise(coflow, ended_s, self._clock()),
             ended=ended_s, expires=coflow.expires_at,

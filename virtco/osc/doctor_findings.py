@@ -143,8 +143,8 @@ def _nova(answers: Answers) -> Iterator[_Rest]:
 
 def _notifications(answers: Answers) -> Iterator[_Rest]:
     waiting = [c.name for c in answers.coflows
-               if c.state == 'planned' and c.arrival is not None
-               and answers.now_s - c.arrival > _UNPLUGGED_S]
+               if c.state == 'planned' and c.created is not None
+               and answers.now_s - c.created > _UNPLUGGED_S]
     if waiting:
         yield ('VC-063', f'{_few(waiting)} planned for '
                f'{units.format_time(_UNPLUGGED_S)} and not running')

@@ -80,7 +80,7 @@ KINDS: dict[str, Callable[[Any], Any]] = {
         'mean_error', 'median_error', 'worst_error', 'failed',
         'max_link_share', 'gap', 'confidence', 'loss'), _percent),
     **dict.fromkeys((
-        'hour', 'first_hour', 'last_hour', 'arrival', 'ended', 'at',
+        'hour', 'first_hour', 'last_hour', 'created', 'arrival', 'ended', 'at',
         'drain_since', 'expires', 'deadline', 'first_byte', 'last_byte',
         'predicted_end', 'last_report'), _time),
     **dict.fromkeys((

@@ -155,6 +155,8 @@ class Coflow(operation.Response, frozen=True, kw_only=True):
     :ivar waits_for: their ids; only of one coflow by itself.
     :ivar iteration: number of the iteration that is under way, or was the
         last, from 0.
+    :ivar created: time of the plan or of the announcement, in seconds since
+        the epoch.
     :ivar arrival: arrival of the iteration, in seconds since the epoch.
     :ivar sent_bytes: counted in this iteration.
     :ivar remaining_bytes: bytes of this iteration that are not sent.
@@ -209,6 +211,7 @@ class Coflow(operation.Response, frozen=True, kw_only=True):
     n_before: int | None | msgspec.UnsetType = msgspec.UNSET
     waits_for: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
     iteration: int
+    created: float | None = None
     arrival: float | None
     sent_bytes: float
     remaining_bytes: float

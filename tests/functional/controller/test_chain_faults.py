@@ -217,12 +217,15 @@ def test_an_edge_module_that_is_silent(chain, diagnose):
     assert found == [('VC-066', f'{chain.spare.name} silent for 30 s')]
 
 
-def test_vms_that_are_planned(chain, diagnose):
+def test_vms_that_are_planned_and_do_not_run(chain, diagnose, monkeypatch):
     chain.tenant.place(30, 'late', PAIR, num_instances=2,
                        hosts=chain.hosts_of_own(30))
-    found = diagnose(chain.url, 'late')
+    soon = diagnose(chain.url, 'late')
+    monkeypatch.setattr(findings, '_UNPLUGGED_S', 0.0)
+    later = diagnose(chain.url)
     chain.delete(30, 31)
-    assert found == [('VC-080', 'is planned')]
+    assert soon == [('VC-080', 'is planned')]
+    assert later == [('VC-063', 'late planned for 0 s and not running')]
 
 
 def test_a_row_without_a_host(chain, diagnose):

@@ -278,9 +278,7 @@ def test_each_code_has_a_fault():
     """In this file, or in one of those that ask for nothing else, too."""
     found = {code for name in TIER for code in re.findall(
         r"'(VC-\d+)", (ROOT / 'tests' / name).read_text())}
-    # The API does not tell since when a coflow is planned.
-    missing = {f'VC-{number:03}' for number in (63,)}
-    assert found == set(problems.KINDS) - missing
+    assert found == set(problems.KINDS)
 
 
 def test_a_running_controller_says_that_its_token_is_refused(make):
