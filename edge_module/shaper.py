@@ -112,9 +112,9 @@ class Shaper:
         if self.conflict is not None or not self.uplink.is_inside:
             return None
         who = self.guard and self.guard.sharer or 'another program'
-        limits = [f'1:{minor:x} to {units.format_rate(ceil_bps)}'
-                  for minor, ceil_bps in sorted(self.uplink.others.items())
-                  if ceil_bps < self.link_bps]
+        limits = [f'1:{minor:x} to {units.format_rate(queue.ceil_bps)}'
+                  for minor, queue in sorted(self.uplink.others.items())
+                  if queue.ceil_bps < self.link_bps]
         return (f'{who} limits classes of {self.uplink.dev}: '
                 f'{some(limits) or "none now"}; packets of its queues are in '
                 'no class of virtco')
@@ -129,7 +129,7 @@ class Shaper:
         return shape.build_tree(
             policy, self.link_bps, settings, self.n_past,
             self.ifindexes(), self._turns.turns, self._early.rate_bps,
-            self._early.limits_bps, self._made)
+            self._early.limits_bps, self._made, self.uplink.queues_bps)
 
     def ifindexes(self) -> list[int]:
         """Return the ifindex of each port that is here."""
@@ -224,6 +224,7 @@ class Shaper:
 
         :returns: minors of the classes that leave.
         """
+        self.tree.ensure_known()
         wanted = self.desired_tree()
         if self.policy is None:
             return self.tree.add(wanted).leave

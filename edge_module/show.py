@@ -113,6 +113,7 @@ def drift(enforcer: edge_enforcer.Enforcer) -> Drift:
         snapshot = one.uplink.snapshot()
         if snapshot.foreign is not None:
             return Drift(conflict=f'{one.uplink.dev} has {snapshot.foreign}')
+        one.uplink.others = snapshot.others
         # The length of turns depends on counters, not on the policy.
         wanted = {minor: dataclasses.replace(
             item, quantum_bytes=snapshot.tree[minor].quantum_bytes)

@@ -4,7 +4,6 @@
 
 from collections.abc import Container
 from collections.abc import Iterable
-from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import errno
@@ -35,7 +34,7 @@ class Snapshot:
         as ``'tbf 8001:'``; None otherwise.
     :ivar is_inside: whether our qdisc is inside another program's HTB, or can
         be.
-    :ivar others: ceils of the classes of that HTB, by minor, bit/s.
+    :ivar others: classes of that HTB but ours, by minor.
     """
 
     present: bool
@@ -43,7 +42,7 @@ class Snapshot:
     tree: model.Tree
     stats: dict[int, wire.ClassStats]
     is_inside: bool = False
-    others: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    others: model.Tree = dataclasses.field(default_factory=dict)
 
 
 class Uplink:
@@ -60,8 +59,14 @@ class Uplink:
         self.is_shared = False
         #: Whether ours was inside another program's when it was read last.
         self.is_inside = False
-        #: Ceils of the classes around ours at that time, by minor, bit/s.
-        self.others: Mapping[int, int] = {}
+        #: Classes around ours at that time, by minor.
+        self.others: model.Tree = {}
+
+    @property
+    def queues_bps(self) -> int:
+        """Rate that the queues around our tree are guaranteed, bit/s."""
+        return sum(queue.rate_bps for minor, queue in self.others.items()
+                   if minor < shared_root.NO_QUEUE)
 
     def ifindex(self) -> int:
         """Index of the device in the kernel.
@@ -121,11 +126,11 @@ class Uplink:
         return Snapshot(True, None, tree, _with_drops(stats, bodies),
                         is_inside, self._read_others() if is_inside else {})
 
-    def _read_others(self) -> dict[int, int]:
-        """Read the ceils of the classes of the HTB around ours."""
+    def _read_others(self) -> model.Tree:
+        """Read the classes of the HTB around ours."""
         shown = (wire.read_class(body, shared_root.HANDLE >> 16)
                  for body in self._dump_others())
-        return {found.minor: found.ceil_bps for found, *_ in filter(
+        return {found.minor: found for found, *_ in filter(
             None, shown) if found.minor != wire.INSIDE & 0xffff}
 
     def _dump_others(self) -> list[bytes]:

@@ -50,6 +50,13 @@ class TreeKeeper:
         """Whether something is left to do, now or later."""
         return bool(self._draining or self._leaving)
 
+    def ensure_known(self) -> None:
+        """Read the kernel, unless it is known.
+
+        :raises virtco.exception.VirtcoException: as :meth:`change`.
+        """
+        self._current()
+
     def forget(self) -> None:
         """Read the kernel before the next change."""
         self._known = None

@@ -201,11 +201,13 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
                early_bps: float = 0.0,
                early_limits_bps: Mapping[int, float] = (
                    types.MappingProxyType({})),
-               made: Made | None = None) -> model.Tree:
+               made: Made | None = None, queues_bps: float = 0.0
+               ) -> model.Tree:
     """Return the tree that enforces a policy on a link.
 
     Guaranteed rates of coflows are scaled down together until they fit with
-    the rate kept for other traffic; a ceil never exceeds the link.
+    the rates kept for other traffic and for queues of other programs; a ceil
+    never exceeds the link.
 
     :param link_bps: speed of the uplink; the policy's egress_bps if less.
     :param n_past: number of times that the policy's time to live passed. From
@@ -220,6 +222,7 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
         unmanaged traffic; see :mod:`edge_module.early_packets`.
     :param early_limits_bps: rate that early packets add to limits, by slot.
     :param made: cache of the tree before; it is updated.
+    :param queues_bps: rate guaranteed to queues of other programs.
     """
     link_bps = min(link_bps, policy.egress_bps)
     settings = settings.on_link(link_bps)
@@ -247,7 +250,8 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
         tree[minor] = _with_turn(tree[minor], turns[minor], settings)
     classes = (_shared(policy.classes, link_bps) if n_past
                else policy.classes)
-    scale = _scale(classes, link_bps - model.kept_bps(base), settings)
+    scale = _scale(classes, max(
+        0.0, link_bps - model.kept_bps(base) - queues_bps), settings)
     made = made if made is not None else Made()
     within = link_bps, scale, settings
     before = made.classes if made.within == within else {}

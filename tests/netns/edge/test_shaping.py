@@ -2,14 +2,17 @@
 
 """Measured shares of real TCP under the trees that policies ask for."""
 
+import contextlib
 import time
 
+import numpy as np
 import pytest
 
 from edge_module.tcplan import minors
 from edge_module.tcplan import steps
 from tests.netns import gear
 from tests.netns.edge import bed as beds
+from tests.netns.edge import floods
 from tests.netns.edge import policies
 
 LINK_BPS = 40e6
@@ -364,28 +367,68 @@ def test_a_class_that_falls_and_rises_sends_at_once(pair):
     assert took_s < 4 * 8e6 / 38e6, took_s
 
 
+def _shape_as_ovn(bed, link, queue):
+    """Set a queue at the root of the uplink, as Open vSwitch and OVN do."""
+    for command in ('qdisc add dev uplink0 root handle 1: htb default 1',
+                    'class add dev uplink0 parent 1: classid 1:fffe htb '
+                    f'rate {link} quantum 65536',
+                    'class add dev uplink0 parent 1:fffe classid 1:2 htb '
+                    f'{queue} quantum 1514'):
+        beds.run('tc', *command.split(), netns=bed.ns('h1'))
+
+
+def _put_in_queue(bed, vm):
+    """Give a VM's packets the queue's class, as set_queue does."""
+    beds.run('nft', '-f', '-', netns=bed.ns('h1'), text=(
+        'add table netdev theirs\n'
+        'add chain netdev theirs c { type filter hook ingress device '
+        f'"{vm.dev}" priority 9; }}\n'
+        'add rule netdev theirs c meta priority set 1:2\n'))
+
+
+@real_time
+@gear.full('the sums of rates in unit/edge/test_enforcer')
+def test_a_guarantee_of_others_leaves_each_coflow_its_part(make_bed, edge_of):
+    """The sum of all guarantees fits the link, so that none is void."""
+    bed = make_bed(2)
+    _shape_as_ovn(bed, '40mbit', 'rate 20mbit ceil 20mbit')
+    edge = edge_of(bed, 'h1', link_bps=LINK_BPS)
+    pairs = [(bed.add_vm('h1'), bed.add_vm('h2')) for _ in range(3)]
+    edge.set_ports()
+    policy = policies.PolicyBuilder('h1', LINK_BPS)
+    for prio, (pair, rate_bps) in enumerate(zip(pairs, (6e6, 30e6))):
+        policy.coflow(f'C{prio}', rate_bps, [(*pair, 1)], prio=prio)
+    edge.set_policy(policy.build())
+    _put_in_queue(bed, pairs[2][0])
+
+    def sent_bits():
+        stats = beds.in_netns(edge.netns, edge.enforcer.stats)
+        return np.array([8 * stats[minor].sent_bytes
+                         for minor in (0x11, 0x13, -2)])
+
+    with contextlib.ExitStack() as sending:
+        for src, dst in pairs:
+            sending.enter_context(floods.udp(src, dst.ip, 1442, 40e6))
+        time.sleep(1.5)
+        before, since_s = sent_bits(), time.monotonic()
+        time.sleep(3)
+        rates_bps = (sent_bits() - before) / (time.monotonic() - since_s)
+    assert rates_bps[2] == pytest.approx(20e6, rel=0.05)
+    # Half of their guarantees, which fits beside the queue's.
+    assert rates_bps[0] > 2.7e6 and rates_bps[1] > 13.5e6, rates_bps
+
+
 @real_time
 def test_a_limit_of_others_holds_beside_a_coflow(make_bed, edge_of):
-    """As Open vSwitch and OVN set one at the root of the uplink."""
     bed = make_bed(2)
-    for command in ('qdisc add dev uplink0 root handle 1: htb default 1',
-                    'class add dev uplink0 parent 1: classid 1:fffe htb rate '
-                    '34gbit quantum 65536',
-                    'class add dev uplink0 parent 1:fffe classid 1:2 htb rate '
-                    '12kbit ceil 5mbit quantum 1514'):
-        beds.run('tc', *command.split(), netns=bed.ns('h1'))
+    _shape_as_ovn(bed, '34gbit', 'rate 12kbit ceil 5mbit')
     edge = edge_of(bed, 'h1', link_bps=LINK_BPS)
     a, limited = bed.add_vm('h1'), bed.add_vm('h1')
     sinks = bed.add_vm('h2'), bed.add_vm('h2')
     edge.set_ports()
     edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS).coflow(
         'C1', 30e6, [(a, sinks[0], 1)], ceil_bps=30e6).build())
-    # What set_queue does to a packet.
-    beds.run('nft', '-f', '-', netns=bed.ns('h1'), text=(
-        'add table netdev theirs\n'
-        'add chain netdev theirs c { type filter hook ingress device '
-        f'"{limited.dev}" priority 9; }}\n'
-        'add rule netdev theirs c meta priority set 1:2\n'))
+    _put_in_queue(bed, limited)
     managed_bps, limited_bps = beds.measure([
         beds.Flow(a, sinks[0]), beds.Flow(limited, sinks[1])])
     assert managed_bps == pytest.approx(30e6 * GOODPUT, rel=0.05)

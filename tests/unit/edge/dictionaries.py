@@ -30,7 +30,7 @@ class Uplink(htb.Uplink):
     """Classes stand as the enforcer set them.
 
     :ivar seen: counters of classes; those that stand have none else.
-    :ivar around: ceils of the classes around the tree, by minor.
+    :ivar around: classes around the tree, by minor.
     :ivar refuses: names of methods that the kernel refuses.
     :ivar asked: names of methods in the order of their calls.
     """

@@ -402,12 +402,43 @@ def test_queues_of_others_are_noted_and_hold_nothing_up():
     assert found.note is None and 'linux-codel' in found.conflict
 
 
+def queue(ceil_bps, rate_bps=12000):
+    """A class of another program around the tree."""
+    return model.HtbClass(2, 0xfffe, rate_bps, ceil_bps, 0, 1514, None)
+
+
+@pytest.mark.parametrize('rates_bps', [(), (12000,), (20e6, 30e6), (99e6,)])
+def test_guarantees_and_those_of_queues_around_fit_the_link(rates_bps):
+    """A queue that comes later lowers the coflows' guarantees."""
+    guard = Guard()
+    guard.sharer = 'OVN'
+    found = started(guard=guard)
+    usual_bps = found.uplink.tree[0x10].rate_bps
+    found.uplink.around = {0xfffe: queue(34e9, 34e9), **{
+        minor: queue(LINK_BPS, rate_bps)
+        for minor, rate_bps in enumerate(rates_bps, 2)}}
+    found.reconcile(101.0)
+    found.collect(110.0)
+    assert not found.drift()
+    tree = found.uplink.tree
+    coflows_bps = tree[0x10].rate_bps + tree[0x20].rate_bps
+    room_bps = LINK_BPS - model.kept_bps(tree) - sum(rates_bps)
+    assert coflows_bps == pytest.approx(
+        min(48e6, max(0, room_bps)), abs=100)
+    assert (tree[0x10].rate_bps < usual_bps) == (coflows_bps < 47e6)
+    assert tree[0x10].ceil_bps == LINK_BPS
+    found.uplink.around = {}
+    found.reconcile(120.0)
+    assert found.uplink.tree[0x10].rate_bps == usual_bps
+
+
 def test_the_note_names_device_program_and_limit_of_each_other_shaper():
     guard = Guard()
     guard.sharer = 'OVN'
     capped = dataclasses.replace(PORT, caps_bps=(None, 2e9))
     found = make(guard=guard)
-    found.uplink.around = {0xfffe: 20e6, 1: LINK_BPS, 2: 5e6}
+    found.uplink.around = {0xfffe: queue(20e6), 1: queue(LINK_BPS),
+                           2: queue(5e6)}
     found.set_policy(ONE, 100.0)
     found.set_ports((capped, AWAY), 100.0)
     assert found.note == (
