@@ -346,8 +346,6 @@ def test_without_the_agent_the_coflow_stays_without_a_class(site):
     assert site.send() > 300_000
 
 
-@pytest.mark.full(reason='two chassis and their edge modules',
-                  still='test_limits_of_ovn_hold_beside_the_coflows')
 def test_networks_between_chassis(make_site):
     """A provider network's packets have a class, encapsulated ones none."""
     site = make_site(2, 2)
@@ -370,8 +368,6 @@ def test_networks_between_chassis(make_site):
         beds.Flow(site.a, d)
 
 
-@pytest.mark.full(reason='two chassis, their edge modules and a migration',
-                  still='test_limits_of_ovn_hold_beside_the_coflows')
 def test_a_sender_migrates_between_chassis_in_a_transfer(make_site):
     """As Nova does it: both chassis have the port until it is announced."""
     site = make_site(3, 2)
