@@ -59,7 +59,7 @@ def advance(rater: Rater, run: Run, live: cython.longlong[::1],
     rate_anew: cython.bint = True
     is_turn: cython.bint
     ended: cython.bint
-    # A turn depends on what each flow has sent.
+    # A turn depends on the bytes that each flow has sent.
     by_flow: cython.bint = (run.each_flow or run.by == BY_QUEUE
                             or run.theta_s < INF)
     run.now_s, run.n_live = now_s, n_live

@@ -392,9 +392,10 @@ def keep(g: Search, depth: cython.Py_ssize_t, closer: cython.double
 
 
 def search(g: Search, closer: cython.double, units: cython.double) -> bool:
-    """Search on for some work; return whether all placements are done.
+    """Continue the search; return whether all placements are done.
 
     :param closer: part of the best time that a better one takes at most.
+    :param units: value of ``work`` at which the search pauses.
     """
     depth: cython.Py_ssize_t = g.counts[1]
     host: cython.Py_ssize_t = -1

@@ -192,7 +192,7 @@ def rule_out(g: Sets, node: cython.Py_ssize_t, sign: cython.double
     g.status[node] = OUTSIDE if sign > 0 else UNDECIDED
     for e in range(g.adj_start[node], g.adj_start[node + 1]):
         other = g.adj_node[e]
-        # What `other` sends to this node, and gets from it.
+        # Bytes from `other` to this node, and back.
         g.to_outside[other] += sign * g.adj_in[e]
         g.from_outside[other] += sign * g.adj_out[e]
 

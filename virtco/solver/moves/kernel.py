@@ -20,8 +20,8 @@ from cython.cimports.libc import math
 
 INFINITE = cython.declare(cython.double, float('inf'))
 RECOMPUTE_EVERY = cython.declare(cython.Py_ssize_t, 2048)
-#: A level's sum of powers is added up anew when it falls to this fraction
-#: of what it was, before cancellation eats its digits.
+#: A level's sum of powers is added up again when it falls to this fraction of
+#: its last full sum, before cancellation eats its digits.
 CANCELLATION = cython.declare(cython.double, 1e-6)
 #: Ports of which the largest is remembered.
 BLOCK = cython.declare(cython.Py_ssize_t, 16)
