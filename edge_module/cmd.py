@@ -15,8 +15,8 @@ from edge_module import enforcer as edge_enforcer
 from edge_module import factory
 from edge_module import kept_state as state
 from edge_module import kernel_events
+from edge_module import own_tests
 from edge_module import policy_ttl
-from edge_module import preflight
 from edge_module import show
 from edge_module import uplink_lock
 from edge_module.ports import port_source as ports_base
@@ -88,7 +88,7 @@ def _run(conf: cfg.ConfigOpts) -> int:
         conf.edge.user, conf.edge.helper_user))
     # After the helper was forked, which would keep the lock.
     with uplink_lock.hold(conf):
-        for find in (preflight.problems, preflight.listeners):
+        for find in (own_tests.problems, own_tests.listeners):
             configuration.tell(find(conf), LOG.log)
         systemd.notify(STATUS='Waiting for the virtual switch')
         parts.wait_ready()
@@ -136,9 +136,9 @@ def _check(conf: cfg.ConfigOpts) -> int:
     def say(_level: int, text: str) -> None:
         print(text)
 
-    is_broken = configuration.tell(preflight.problems(conf), say)
+    is_broken = configuration.tell(own_tests.problems(conf), say)
     if not uplink_lock.is_held(conf):
-        is_broken |= configuration.tell(preflight.listeners(conf), say)
+        is_broken |= configuration.tell(own_tests.listeners(conf), say)
     try:
         drift = show.drift(_saved_enforcer(conf))
     except exception.OvsUnavailable as error:

@@ -29,7 +29,7 @@ PAGE = ROOT / 'doc/source/admin/troubleshooting.rst'
 #: Files whose faults have one finding each.
 TIER = ('functional/controller/test_diagnosis.py',
         'functional/controller/test_chain_faults.py',
-        'functional/controller/test_auth.py', 'unit/edge/test_preflight.py',
+        'functional/controller/test_auth.py', 'unit/edge/test_own_tests.py',
         'unit/edge/test_uplink_lock.py')
 LOGIN = {'auth_type': 'password', 'auth_url': '{keystone}', 'username': 'u',
          'password': 'p', 'project_name': 'service',

@@ -124,7 +124,7 @@ def test_a_check_says_what_differs(monkeypatch, capsys, found, code, lines):
     monkeypatch.setattr(cmd, '_saved_enforcer', lambda conf: conf)
     monkeypatch.setattr(show, 'drift', lambda _enforcer: found)
     monkeypatch.setattr(cmd.uplink_lock, 'is_held', lambda _conf: True)
-    monkeypatch.setattr(cmd.preflight, 'problems', lambda _conf: ())
+    monkeypatch.setattr(cmd.own_tests, 'problems', lambda _conf: ())
     assert cmd._check(None) == code
     assert capsys.readouterr().out.splitlines() == lines
 
@@ -267,8 +267,8 @@ def test_the_agent_starts_once_the_switch_answers(monkeypatch, lives, code):
                         lambda: steps.append('watch') or 'watch')
     monkeypatch.setattr(cmd.choice, 'open_kernel', open_kernel)
     monkeypatch.setattr(cmd.factory, 'Parts', Parts)
-    monkeypatch.setattr(cmd.preflight, 'problems', lambda _conf: ())
-    monkeypatch.setattr(cmd.preflight, 'listeners', lambda _conf: ())
+    monkeypatch.setattr(cmd.own_tests, 'problems', lambda _conf: ())
+    monkeypatch.setattr(cmd.own_tests, 'listeners', lambda _conf: ())
     monkeypatch.setattr(cmd.edge_agent, 'Agent', Agent)
     monkeypatch.setattr(cmd.systemd, 'notify', lambda **fields: (
         steps.append(fields)))

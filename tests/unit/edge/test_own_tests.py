@@ -13,7 +13,7 @@ from oslo_config import cfg
 import pytest
 
 from edge_module import cmd
-from edge_module import preflight
+from edge_module import own_tests
 from edge_module import show
 from edge_module import uplink_lock
 from edge_module.ports import ovsdb
@@ -209,5 +209,5 @@ def test_a_start_logs_each_problem(configured, monkeypatch, caplog):
 def test_a_state_that_cannot_be_is_one_line(tmp_path):
     (tmp_path / 'file').touch()
     with pytest.raises(exception.Invalid) as told:
-        preflight.kept_state.StateDir(str(tmp_path / 'file'))
+        own_tests.kept_state.StateDir(str(tmp_path / 'file'))
     assert str(told.value).startswith('[edge] state_dir: expected a directory')
