@@ -30,7 +30,7 @@ def made(monkeypatch, tmp_path):
     monkeypatch.setitem(emulate.broadcast.FIGURES, name, make)
     found.on_mesh = name
     monkeypatch.setattr(emulate.present, 'show',
-                        lambda results, *_: print(results[0].title))
+                        lambda result, *_: print(result.title))
     monkeypatch.setattr(emulate.document, 'write_measured',
                         lambda *args: found.written.append(args))
     monkeypatch.setattr(emulate.record, 'made_on', lambda _cpu_s: 'here')

@@ -183,7 +183,7 @@ def longest_wait_s(sim, arrivals, step_s):
             sim.start(int(order.pop(0)))
         sim.run(until_s)
         for c in sim.live[:sim.n_live]:
-            now_left = sum(sim.remaining_bytes(c)[0].values())
+            now_left = sim.remaining_flows(c)[2].sum()
             if now_left != left.get(c):
                 left[c], sent_at[c] = now_left, sim.now_s
             longest_s = max(longest_s, sim.now_s - sent_at[c])
@@ -275,14 +275,13 @@ def test_added_later_is_the_same():
     assert sim.completion_s() == pytest.approx(run(FIG1, arrivals=arrivals))
 
 
-def test_remaining_bytes():
+def test_flows_are_left_with_the_bytes_that_they_did_not_send():
     sim = simulation.Simulation(np.ones(8), simulation.Config(),
                                 [demand((0, 1, 8.0), (0, 2, 8.0))])
     sim.start(0)
     sim.run(4.0)
-    assert sim.remaining_bytes(0) == (
-        {0: pytest.approx(1.5)}, {1: pytest.approx(0.75),
-                                  2: pytest.approx(0.75)})
+    assert [part.tolist() for part in sim.remaining_flows(0)] == [
+        [0, 0], [1, 2], pytest.approx([0.75, 0.75])]
 
 
 def test_a_flow_that_has_ended_is_not_left():
