@@ -147,6 +147,10 @@ def test_a_tenant_is_told_of_no_fault_but_that(application, send, capsys,
         body = harness.placement(number, 'mine', project_id='p9')
         assert send('PUT', f'/v1/placements/i9-{number}', 'service',
                     body=body).status_code == 200
+    # A busy machine answers without a plan, and writes that down later.
+    harness.wait_for(lambda: any(
+        send('GET', f'/v1/{what}', 'reader', 'p9').json[what]
+        for what in ('coflows', 'events')))
     assert send('GET', '/v1/hosts', 'reader', 'p9').status_code == 403
     with simple_server.make_server('127.0.0.1', 0, application,
                                    handler_class=_Quiet) as server:
