@@ -3,11 +3,14 @@
 """``coflow …``, ``event list``, ``plan create`` and ``project …``."""
 
 from collections.abc import Sequence
+import math
+import time
 from typing import Any
 
 import msgspec
 from osc_lib import exceptions as osc_exceptions
 
+from virtco import exception
 from virtco import units
 from virtco.osc import command_base as base
 from virtco.osc import nova_facts
@@ -20,6 +23,13 @@ from virtco.wire import setting as setting_wire
 
 #: Kind of event by the state of a group without a coflow.
 UNPLANNED = {'ignored': 'hint_ignored', 'neutral': 'neutral'}
+#: Longest time in seconds that ``plan create`` waits for a better plan.
+MOST_PATIENCE_S = 3600.0
+#: Share of the time that the other groups add to the plan for which it waits;
+#: see ``benchmarks.deferral``.
+WAITED_SHARE = 0.25
+#: Plans that ``plan create`` asks for while it waits, at most.
+MOST_LOOKS = 30
 STATES = ['registered', 'planned', 'active', 'done', 'retired', *UNPLANNED]
 
 
@@ -236,6 +246,10 @@ class CreatePlan(base.Lister):
                            'virtco:deadline'),
         base.argument('--budget', type=float, metavar='<seconds>',
                       help='Time of the search for a plan'),
+        base.argument('--patience', type=float, default=0.0,
+                      metavar='<seconds>',
+                      help='Wait so long at most for a better plan, as long '
+                           'as waiting pays'),
         base.argument('--delays', action='store_true',
                       help='List the coflows that would end later '
                            'instead of the hosts'))
@@ -254,8 +268,44 @@ class CreatePlan(base.Lister):
                 'within': args.within, 'spread': args.spread,
                 'deadline': args.deadline, 'budget_s': args.budget}
 
+    def _plan(self, args: Any) -> plan_wire.Plan:
+        """Plan now or, with patience, when waiting pays no longer."""
+        most_s, body = args.patience, self._body(args)
+        if not 0 <= most_s <= MOST_PATIENCE_S:
+            raise exception.Invalid(
+                field='--patience', value=most_s,
+                limit=f'0 to {MOST_PATIENCE_S:g} seconds')
+        if not most_s:
+            return self.client.plan(**body)
+        began_s = time.monotonic()
+        alone_s = _cct_s(self.client.plan(**body | {'alone': True}))
+        first_s: float | None = None
+        while True:
+            waited_s = time.monotonic() - began_s
+            try:
+                plan = self.client.plan(**body)
+                cct_s, why = _cct_s(plan), f'{plan.bottleneck} decides'
+            except exception.PlacementInfeasible as error:
+                if waited_s >= most_s:
+                    raise
+                cct_s, why = math.inf, str(error)
+            left_s = min(most_s, WAITED_SHARE * (cct_s - alone_s)) - waited_s
+            if left_s <= 0:
+                break
+            if first_s is None:
+                first_s = cct_s
+                self.tell(f'CCT {_end(cct_s)} now and {_end(alone_s)} without '
+                          f'other groups: waits {_end(left_s)} at most; {why}')
+            time.sleep(min(most_s / MOST_LOOKS, left_s))
+        if first_s is not None:
+            saved_s = first_s - cct_s - waited_s
+            self.tell(f'Waited {_end(waited_s)}: CCT {_end(cct_s)} instead of '
+                      f'{_end(first_s)}' + (f', {saved_s:.4g} s saved'
+                                            if saved_s < math.inf else ''))
+        return plan
+
     def entries(self, args: Any) -> Sequence[msgspec.Struct]:
-        plan = self.client.plan(**self._body(args))
+        plan = self._plan(args)
         self.tell(_summary(plan))
         if not args.delays:
             return plan.vms
@@ -280,6 +330,11 @@ def _summary(plan: plan_wire.Plan) -> str:
     return '\n'.join([*lines, '' if late else 'It would delay nobody.\n'])
 
 
+def _cct_s(plan: plan_wire.Plan) -> float:
+    """Return when the last coflow of a plan would end, in seconds."""
+    return max(units.number(one.cct_s) for one in plan.coflows)
+
+
 def _end(end_s: float | None) -> str:
-    """Format an end; None is never, which JSON has no number for."""
-    return 'never' if end_s is None else units.format_time(end_s)
+    """Format an end; None, which JSON has for infinity, is never."""
+    return 'never' if end_s in (None, math.inf) else units.format_time(end_s)

@@ -26,6 +26,7 @@ from virtco.db import models
 from virtco.db import records
 from virtco.db import session as db_session
 from virtco.model import booking
+from virtco.model import states
 from virtco.objects import reasons
 from virtco.objects import settings
 from virtco.place import answer as answers
@@ -33,6 +34,7 @@ from virtco.place import deadline as deadlines
 from virtco.place import decisions
 from virtco.place import journal
 from virtco.place import newest
+from virtco.place import problem
 from virtco.place import question as requests
 from virtco.state import state as known
 from virtco.wire import fields
@@ -295,7 +297,8 @@ class Place:
             raise exception.Starting(why=self._startup.why())
         from virtco.place import whatif
         if request.hosts is None:
-            request = msgspec.structs.replace(request, hosts=self._hosts())
+            request = msgspec.structs.replace(
+                request, hosts=self._hosts(request.alone))
         hosts = [one.host for one in request.hosts or ()]
         settings = self._settings.get()
         now_s = self._clock()
@@ -306,7 +309,7 @@ class Place:
             | self._state.live.payload_rates(
                 hosts, now_s, self._settings.is_fair),
             self._state.live.payload_tree(now_s),
-            self._state.live.loads(None),
+            () if request.alone else self._state.live.loads(None),
             self._placer.promises.judge)
         with self._state.database.reader() as session:
             names = records.coflow_names(
@@ -338,9 +341,10 @@ class Place:
         return {offer.host: requests.vector(offer.free)
                 for _key, offers in self._offers.items() for offer in offers}
 
-    def _hosts(self) -> list[plan_wire.GivenHost]:
+    def _hosts(self, alone: bool = False) -> list[plan_wire.GivenHost]:
         """List all hosts with their free resources, as for a launch.
 
+        :param alone: whether rooms of groups' VMs count as free.
         :raises virtco.exception.Invalid: when nothing is known of any.
         :raises virtco.exception.NovaUnavailable:
         """
@@ -350,10 +354,24 @@ class Place:
                 field='hosts', value=None,
                 limit='the free hosts, as none is known (Nova has not asked '
                       'yet, and without [nova] auth_type it cannot be asked)')
-        return [plan_wire.GivenHost(host=host, free=left) for host, left in
-                self.free_after_bookings({
-                    host: left for host, left in free.items()
-                    if host not in self._state.live.drained}).items()]
+        if alone:
+            left = self._without_groups(free)
+        else:
+            left = self.free_after_bookings(free)
+        return [plan_wire.GivenHost(host=host, free=resources)
+                for host, resources in left.items()
+                if host not in self._state.live.drained]
+
+    def _without_groups(self, free: Mapping[str, booking.Vector]
+                        ) -> dict[str, fields.Resources]:
+        """Add the demands of running VMs of groups to the free room."""
+        with self._state.database.reader() as session:
+            members = db_groups.living_members(session)
+        room = problem.sum_by_host([*free.items(), *(
+            (member.host, (member.vcpus, member.memory_mb, member.disk_gb))
+            for member in members if member.host is not None
+            and member.state == states.MemberState.RUNNING)])
+        return {host: fields.Resources(*left) for host, left in room.items()}
 
 
 def _neutral(event: models.Event | None,

@@ -53,6 +53,8 @@ class PlanRequest(operation.Request, frozen=True, kw_only=True):
     :ivar objective: objective that the planner minimises; the operator's
         choice where it is not given.
     :ivar respect_active: whether running coflows keep their rates.
+    :ivar alone: whether to plan as if no other group were in the cloud, to see
+        the most that waiting could gain; given ``hosts`` keep their room.
     :ivar budget_s: time for the search, in seconds; the configured one where
         it is not given.
     :ivar seed: seed of the search.
@@ -68,6 +70,7 @@ class PlanRequest(operation.Request, frozen=True, kw_only=True):
     planner: setting.Planner | None = None
     objective: setting.Objective | None = None
     respect_active: bool = True
+    alone: bool = False
     budget_s: fields.Budget | None = None
     seed: fields.Count = 0
     within: fields.LongText | None = None

@@ -3,6 +3,7 @@
 """The operator's command line against a real controller."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -292,6 +293,17 @@ def test_a_plan_for_the_hosts_of_the_cloud(make, capsys, tmp_path):
     assert [one['name'] for one in late] == ['a']
     assert 0 < late[0]['before_s'] < late[0]['after_s']
     assert 'It would delay a of project ' in err
+    # Alone in the cloud both would be on one host.
+    code, out, err = plan('--tm', '[[0, "1GB"], [0, 0]]', '--flavor',
+                          'vcpus=4,memory_mb=512', '--patience', '0.5',
+                          '-f', 'json')
+    assert (code, len({row['host'] for row in json.loads(out)})) == (0, 2)
+    assert re.search(
+        r'CCT .* s now and 0 s without other groups: waits .* ms at most; .*'
+        r'Waited .*s: CCT .* s instead of .* s, -0\..* s saved',
+        ' '.join(err.split())), err
+    code, _out, err = plan(*mine, '--patience', '-1')
+    assert (code, '0 to 3600 seconds' in err) == (1, True), err
     code, _out, err = plan(*mine, '--within', 'rack:required')
     assert (code, 'no host is below a rack' in err) == (1, True), err
     code, _out, err = plan(*mine, '--within', 'a rack')

@@ -241,6 +241,67 @@ def test_a_plan_wants_a_matrix_and_a_flavor(argv):
         controller.run(coflow.CreatePlan, controller.Controller(), *argv)
 
 
+NO_ROOM = 409, {'error': {'code': 'virtco.infeasible',
+                          'detail': 'no room'}}
+
+
+def _forecast(cct_s):
+    return _plan(coflows=[{'name': 'a', 'cct_s': 0.5},
+                          {'name': 'b', 'cct_s': cct_s}])
+
+
+def _waited(monkeypatch, patience_s, *answers):
+    """Return what is told, the bodies and the sleeps of a plan that waits."""
+    sleeps = []
+    monkeypatch.setattr(coflow.time, 'monotonic', lambda: sum(sleeps))
+    monkeypatch.setattr(coflow.time, 'sleep', sleeps.append)
+    one = controller.Controller(**{'POST /v1/plans': list(answers)})
+    _, told = controller.rows(
+        coflow.CreatePlan, one, '--tm', '[]', '--flavor', 'vcpus=1',
+        '--patience', str(patience_s))
+    assert not one.answers['POST /v1/plans']
+    return (told.splitlines(), [body.get('alone') for _, _, body in one.asked],
+            sleeps)
+
+
+def test_a_plan_waits_while_less_than_a_quarter_of_what_it_may_save(
+        monkeypatch):
+    # Without other groups, then now: 0.25 · (42 - 2) = 10 s may be waited.
+    told, alone, sleeps = _waited(
+        monkeypatch, 120, *map(_forecast, (2, 42, 42, 14)))
+    assert alone == [True, None, None, None]
+    assert sleeps == [4.0, 4.0]
+    assert told[0] == ('CCT 42 s now and 2 s without other groups: waits 10 s '
+                       'at most; egress of h1 decides')
+    assert told[1] == 'Waited 8 s: CCT 14 s instead of 42 s, 20 s saved'
+
+
+def test_a_plan_waits_for_room_until_its_patience_ends(monkeypatch):
+    told, _, sleeps = _waited(monkeypatch, 60, _forecast(2), NO_ROOM,
+                              NO_ROOM, _forecast(None), _forecast(2))
+    assert sleeps == [2.0, 2.0, 2.0]
+    assert told[0].startswith(
+        'CCT never now and 2 s without other groups: waits 1 min at most; ')
+    assert told[1] == 'Waited 6 s: CCT 2 s instead of never'
+    with pytest.raises(exception.PlacementInfeasible):
+        _waited(monkeypatch, 60, _forecast(2), *[NO_ROOM] * 31)
+
+
+def test_a_plan_that_no_wait_makes_better_comes_at_once(monkeypatch):
+    told, _, sleeps = _waited(monkeypatch, 60, _forecast(2), _forecast(2))
+    assert not sleeps and told[0].startswith('CCT 2 s, at least')
+    with pytest.raises(exception.PlacementInfeasible):
+        _waited(monkeypatch, 60, NO_ROOM)
+
+
+@pytest.mark.parametrize('patience_s', ['-1', 'nan', 'inf', '3601'])
+def test_a_patience_is_bounded(patience_s):
+    with pytest.raises(exception.Invalid, match='--patience.* 0 to 3600 sec'):
+        controller.run(coflow.CreatePlan, controller.Controller(), '--tm',
+                       '[]', '--flavor', 'vcpus=1',
+                       f'--patience={patience_s}')
+
+
 @pytest.mark.parametrize('flavor', ['1:2', '1:2:3', 'm1.small'])
 def test_any_other_flavor_is_asked_of_nova(flavor):
     with pytest.raises(exception.Invalid, match='keystone'):

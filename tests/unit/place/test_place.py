@@ -469,6 +469,26 @@ def test_what_would_be_on_the_hosts_that_are_known(make):
         'h7', 'h7']
 
 
+def test_what_would_be_without_the_other_groups(make):
+    one = make(lambda: {'h7': (1, 1, 1), 'h8': (0, 0, 0)})
+    stored.add(one.database, stored.group('b', n_vms=2), *(
+        stored.member('p-b', row, host, vcpus=1.0, memory_mb=1.0, disk_gb=1.0,
+                      state=state)
+        for row, (host, state) in enumerate((
+            ('h7', State.RUNNING), ('h9', State.RESERVED)))))
+    one.state.loads = lambda _only: (snapshot.ActiveCoflow(
+        'c', (('h7', 1e9),), (('h8', 1e9),), (('h7', 'h8', 1e9),)),)
+    question = plan.PlanRequest(groups=[RING])
+    with pytest.raises(exception.PlacementInfeasible):
+        one.room.what_if(question)
+    found = one.room.what_if(msgspec.structs.replace(question, alone=True))
+    assert [vm.host for vm in found.vms] == ['h7', 'h7']
+    assert (found.delays, found.n_hosts) == ([], 2)
+    one.state.drained = frozenset({'h7'})
+    with pytest.raises(exception.PlacementInfeasible):
+        one.room.what_if(msgspec.structs.replace(question, alone=True))
+
+
 def test_the_hosts_of_the_latest_requests_are_known(make):
     """A request for several servers is one, and each without a name."""
     question = plan.PlanRequest(groups=[RING])
