@@ -112,9 +112,9 @@ def test_a_coarser_look_is_close_and_too_much_is_refused(monkeypatch):
 def test_bytes_without_pairs_are_matched():
     running = snapshot.ActiveCoflow(
         'a', (('h0', 3.0), ('h1', 2.0)), (('h2', 4.0), ('h3', 2.0)))
-    flows = judge._flows_of(running, {f'h{i}': i for i in range(4)})
+    flows = judge._running((running,), [f'h{i}' for i in range(4)])
     out, into = np.zeros(5), np.zeros(5)
-    for src, dst, size in flows:
+    for src, dst, size in zip(flows.src, flows.dst, flows.size_bytes):
         out[src] += size
         into[dst] += size
     assert out.tolist() == [3, 2, 0, 0, 1]
@@ -254,8 +254,9 @@ def test_flows_of_a_running_coflow_are_those_that_touch_known_hosts():
         ('h0', 'x', 5.0), ('x', 'y', 7.0), ('h0', 'h1', 0.0),
         ('h1', 'h1', 9.0),
         ('h1', 'h0', 2.0), ('h1', 'h0', 1.0), ('z', 'h1', 4.0)))
-    assert judge._flows_of(active, {'h0': 0, 'h1': 1}) == [
-        (0, 2, 5.0), (1, 0, 3.0), (2, 1, 4.0)]
+    flows = judge._running((active,), ['h0', 'h1'])
+    assert list(zip(*(column.tolist() for column in flows))) == [
+        (0, 0, 2, 5.0), (0, 1, 0, 3.0), (0, 2, 1, 4.0)]
 
 
 @pytest.mark.parametrize('size_bytes', [1e7, 1e-4])

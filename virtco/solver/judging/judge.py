@@ -8,8 +8,10 @@ a search ends with are judged by the schedule that they will get, in the fluid
 of the simulator (:mod:`virtco.fluid`).
 """
 
-from collections.abc import Iterator
+import collections
+import itertools
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -52,8 +54,13 @@ UNLIMITED = 1e300
 #: heavy load 1 and 0.3 gave the same, and 0 was not run.
 AHEAD_WEIGHT = 0.3
 
-#: Source host, destination host, bytes.
-Flow = tuple[int, int, float]
+class Flows(NamedTuple):
+    """Flows between hosts by columns, each of shape (n_flows,)."""
+
+    coflow: np.ndarray
+    src: np.ndarray
+    dst: np.ndarray
+    size_bytes: np.ndarray
 
 
 class Judge:
@@ -74,13 +81,11 @@ class Judge:
         names = [inst.host_name(h) for h in range(inst.n_hosts)]
         # Other hosts have no port here, but those in the tree have uplinks.
         names += sorted(inst.uplinks.leaf_of.keys() - set(names))
-        index = {name: h for h, name in enumerate(names)}
-        self.running = [_flows_of(active, index)
-                        for active in inst.problem.active]
+        self.running = _running(inst.problem.active, names)
         with np.errstate(divide='ignore'):
             rates = np.minimum(1 / inst.s_per_byte[:inst.n_fabric], UNLIMITED)
         out, into, up = np.split(rates, (inst.n_hosts, 2 * inst.n_hosts))
-        # The last host stands for all that nobody knows.
+        # The last host stands for all that are not known.
         above = inst.uplinks.above([*names, '']).T
         others = np.full(len(above) - inst.n_hosts, UNLIMITED)
         self.cap = np.concatenate([out, others, into, others])
@@ -107,27 +112,28 @@ class Judge:
 
         :param assign: host per node.
         """
-        coflows = [*self.running, *self._own(assign)]
-        flows = [flow for coflow in coflows for flow in coflow]
-        if not flows:
+        flows = Flows(*map(np.concatenate, zip(self.running,
+                                               self._own(assign))))
+        n_flows = len(flows.coflow)
+        if not n_flows:
             return 0.0
-        n_events = MOST_LOOKS / len(flows)
+        n_events = MOST_LOOKS / n_flows
         if n_events < FEWEST_EVENTS:
             return None
-        src, dst, size_bytes = map(np.array, zip(*flows))
-        owner = np.repeat(np.arange(len(coflows)), list(map(len, coflows)))
         # The fabric counts in bits; bytes are given throughout instead.
         fabric, _order = fabric_model.lay_out(
-            self.cap, len(coflows), owner, fabric_model.Demand(
-                src, dst, size_bytes, np.ones(len(flows))), self.uplinks)
-        each_flow = n_events >= len(flows) / 2
+            self.cap, len(self.inst.problem.active) + len(self.inst.arcs),
+            flows.coflow, fabric_model.Demand(
+                flows.src, flows.dst, flows.size_bytes, np.ones(n_flows)),
+            self.uplinks)
+        each_flow = n_events >= n_flows / 2
         step_s = math.inf
         if not each_flow:
             load = np.bincount(fabric.port, fabric.load, len(fabric.cap))
             step_s = float(np.divide(
                 load, fabric.cap, where=load > 0,
                 out=np.zeros(len(load))).max()) / n_events
-        self.budget.spend_numpy(JUDGE_CALLS, FLOW_CELLS * len(flows))
+        self.budget.spend_numpy(JUDGE_CALLS, FLOW_CELLS * n_flows)
         return self._run(fabric, RULES._replace(each_flow=each_flow), step_s,
                          4 * n_events)
 
@@ -157,27 +163,42 @@ class Judge:
             return math.inf if left >= 1 else None
         return float(np.nansum(state.end_s))
 
-    def _own(self, assign: np.ndarray) -> Iterator[list[Flow]]:
-        """Yield the flows between hosts of each own coflow."""
-        m = self.inst.n_hosts
-        for src, dst, size_bytes in self.inst.arcs:
-            pair = assign[src] * m + assign[dst]
-            crosses = assign[src] != assign[dst]
-            pairs, which = np.unique(pair[crosses], return_inverse=True)
-            total = np.bincount(which, size_bytes[crosses], len(pairs))
-            yield list(zip((pairs // m).tolist(), (pairs % m).tolist(),
-                           total.tolist()))
+    def _own(self, assign: np.ndarray) -> Flows:
+        """Return the flows between hosts of the own coflows."""
+        src, dst, size_bytes = map(np.concatenate, zip(*self.inst.arcs))
+        return _merged(Flows(
+            len(self.inst.problem.active) + np.repeat(
+                np.arange(len(self.inst.arcs)),
+                [len(sizes) for _src, _dst, sizes in self.inst.arcs]),
+            assign[src], assign[dst], size_bytes))
 
 
-def _flows_of(active: snapshot.ActiveCoflow, index: dict[str, int]
-              ) -> list[Flow]:
-    """List a coflow's flows between hosts, by source and destination.
+def _running(active: tuple[snapshot.ActiveCoflow, ...],
+             names: list[str]) -> Flows:
+    """Return the flows of the running coflows.
 
-    Hosts that nobody knows have the number after all others.
+    :param names: hosts by number; one that is not among them has the next.
     """
-    total: dict[tuple[int, int], float] = {}
-    for src, dst, size_bytes in loads.pairs_of(active):
-        pair = index.get(src, len(index)), index.get(dst, len(index))
-        if size_bytes > 0 and pair[0] != pair[1]:
-            total[pair] = total.get(pair, 0.0) + size_bytes
-    return [(a, b, size) for (a, b), size in sorted(total.items())]
+    pairs = [coflow.pairs or tuple(loads.pairs_of(coflow))
+             for coflow in active]
+    *ends, size_bytes = [*zip(*itertools.chain.from_iterable(pairs))] or (
+        (), (), ())
+    number_of = collections.defaultdict(
+        lambda: len(names), zip(names, itertools.count()))
+    src, dst = (np.fromiter(map(number_of.__getitem__, hosts), np.int64)
+                for hosts in ends)
+    return _merged(Flows(
+        np.repeat(np.arange(len(active)), list(map(len, pairs))), src, dst,
+        np.array(size_bytes, np.float64)))
+
+
+def _merged(flows: Flows) -> Flows:
+    """Sum up each coflow's bytes between two hosts, in order of these."""
+    crosses = (flows.src != flows.dst) & (flows.size_bytes > 0)
+    coflow, src, dst, size_bytes = (column[crosses] for column in flows)
+    width = 1 + max(src.max(initial=0), dst.max(initial=0))
+    keys, which = np.unique((coflow * width + src) * width + dst,
+                            return_inverse=True)
+    rest, dst = np.divmod(keys, width)
+    return Flows(*np.divmod(rest, width), dst,
+                 np.bincount(which, size_bytes, len(keys)))
