@@ -24,7 +24,10 @@ _PLACEMENTS = _TABLES['placements'].c
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Planned:
-    """A member that has a host and no VM, and the plan of its group."""
+    """A member that has a host and no VM, and the plan of its group.
+
+    :ivar fingerprint: fingerprint of the last question about the instance.
+    """
 
     group_id: str
     group_name: str
@@ -36,13 +39,16 @@ class Planned:
     gap: float | None
     method: str
     bottleneck: str | None
+    fingerprint: str | None = None
 
 
+_FINGERPRINT = sa.select(_PLACEMENTS.fingerprint).where(
+    _PLACEMENTS.instance_uuid == sa.bindparam('instance_uuid'))
 _OWN = _TABLES['members'].alias()
 _VACANT = sa.select(
     _GROUPS.id, _GROUPS.name, _MEMBERS.row_index, _MEMBERS.state,
     _MEMBERS.host, _GROUPS.cct_s, _GROUPS.lower_bound_s, _GROUPS.gap,
-    _GROUPS.method, _GROUPS.bottleneck).where(
+    _GROUPS.method, _GROUPS.bottleneck, _FINGERPRINT.scalar_subquery()).where(
         _GROUPS.project_id == sa.bindparam('project_id'),
         _GROUPS.name == sa.bindparam('name'), _GROUPS.live_key == '',
         _MEMBERS.group_id == _GROUPS.id, _MEMBERS.instance_uuid.is_(None),
@@ -108,8 +114,6 @@ def take(connection: sa.Connection, planned: Planned,
         raise exception.Conflict(what='member', id=planned.index)
 
 
-_FINGERPRINT = sa.select(_PLACEMENTS.fingerprint).where(
-    _PLACEMENTS.instance_uuid == sa.bindparam('instance_uuid'))
 _INSERT = sa.insert(_TABLES['placements'])
 _UPDATE = sa.update(_TABLES['placements']).where(
     _PLACEMENTS.instance_uuid == sa.bindparam('of')).values({

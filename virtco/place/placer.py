@@ -147,19 +147,15 @@ class Placer:
             # Written first, as MariaDB freezes the view of a transaction at
             # its first read.
             db_groups.advance(connection)
-            before = db_members.fingerprint(connection,
-                                            request.instance_uuid)
-            if before == fingerprint:
-                return None
             planned = self._siblings.find(
                 connection, request, (request.project_id,
                                       outline.coflow_name), outline.index)
-            if planned is None:
+            if planned is None or planned.fingerprint == fingerprint:
                 return None
             answer = self._assign(
                 connection, Question(request, fingerprint,
-                                     before is not None), planned,
-                outline.wishes, (), deadline)
+                                     planned.fingerprint is not None),
+                planned, outline.wishes, (), deadline)
             if answer is not None:
                 deadline.claim()
         return answer
