@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy import orm
 
@@ -61,6 +62,10 @@ _OF_HOSTS = sa.union_all(_OF_MEMBERS.where(_MEMBERS.host.in_(_HOSTS)),
 _OF_ALL = sa.union_all(
     _OF_MEMBERS.where(_MEMBERS.host.in_(sa.select(_MEMBERS.host).where(
         _MEMBERS.host.is_not(None), _IS_YOUNG))), _OF_CLAIMS)
+#: The same in one row: Python lets other threads run at each row of SQLite,
+#: and waits for its turn again.
+_OF_ALL_AT_ONCE = sa.select(sa.func.json_group_array(sa.func.json_array(
+    *_OF_ALL.subquery().c)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -98,10 +103,16 @@ def ledger(connection: sa.Connection, now_s: float,
             'row_index': beside.row_index,
             'anew': states.MemberState.PLANNED if beside.plans else '',
             'instance_uuid': beside.instance_uuid}
-        for row in connection.execute(
-                _OF_ALL if hosts is None else _OF_HOSTS,
-                values if hosts is None else values | {
-                    'hosts': list(chosen)}):
+        rows: Any
+        if hosts is not None:
+            rows = connection.execute(_OF_HOSTS,
+                                      values | {'hosts': list(chosen)})
+        elif connection.dialect.name == 'sqlite':
+            rows = msgspec.json.decode(connection.execute(
+                _OF_ALL_AT_ONCE, values).scalar_one())
+        else:
+            rows = connection.execute(_OF_ALL, values)
+        for row in rows:
             if row[0] in chosen:
                 account = _account(row)
                 accounts[row[0]] = (accounts[row[0]] + account
