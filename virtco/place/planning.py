@@ -62,7 +62,8 @@ class Planning:
         :raises virtco.exception.TooLate: when what comes after it would not
             be in time.
         """
-        question = self._question(request, view)
+        with self._live.held():
+            question = self._question(request, view)
         if view.stays:
             return self._as_planned(question, view)
         return self._solve(question, view, deadline)

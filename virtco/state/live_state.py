@@ -13,8 +13,10 @@ from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Set
+import contextlib
 import math
 import threading
+from typing import Any
 from typing import TYPE_CHECKING
 
 from virtco.model import cluster
@@ -77,6 +79,10 @@ class LiveState:
             self._hosts)
         self._above = tree_uplinks.Above(plane, given.share.default_share,
                                          given.uplink.default_bps)
+
+    def held(self) -> contextlib.AbstractContextManager[Any]:
+        """Return the lock, for several questions with one wait for it."""
+        return self._lock
 
     # Groups and their members.
 
