@@ -211,6 +211,7 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
         # What a report tells is of use to those who follow and place.
         assert own.state.on_report[-2:] == [own.follow.reported,
                                             own.place.use]
+        assert own.decide.loop.is_placing == own.place.is_busy
         # A host that is forgotten has no policy any more.
         assert own._policies.forget in own.state.on_forget
         assert not own._follower.is_alive()

@@ -23,6 +23,8 @@ from virtco.state import state as known
 from virtco.state import summary
 
 LOG = logging.getLogger(__name__)
+#: Longest pause for placements that are under way.
+GIVE_WAY_S = 0.5
 
 
 class Loop(threading.Thread):
@@ -46,6 +48,8 @@ class Loop(threading.Thread):
         self._is_blind = False
         #: Whether this process leads; if not, its policies are only looked at.
         self.leads: Callable[[], bool] = lambda: True
+        #: Whether placements are under way, which computations give way to.
+        self.is_placing: Callable[[], bool] = lambda: False
         #: The newest.
         self.policies = policy_documents.none()
         self._lateness = lateness.Lateness(
@@ -82,11 +86,9 @@ class Loop(threading.Thread):
                 self._metrics.loop_failures.labels('scheduler').inc()
                 LOG.exception('Could not compute the policies.')
                 time.sleep(self._conf.interval_s)
-            # A storm of requested computations is limited to half a core:
-            # the rest is for those who report, ask and are answered.
             took_s = time.thread_time() - started
             pause_s = unasked_after_s(self._conf.interval_s, took_s)
-            time.sleep(took_s)
+            time.sleep(rest_s(took_s, self.is_placing()))
 
     def run_once(self) -> None:
         """Compute and publish."""
@@ -173,6 +175,13 @@ def wait_s(pause_s: float, next_check_s: float, now_s: float) -> float:
     job is late.
     """
     return max(0.0, min(pause_s, next_check_s - now_s))
+
+
+def rest_s(took_s: float, is_placing: bool) -> float:
+    """Limit requested computations to half a core, and to a tenth during
+    placements: the rest is for those who report, ask and are answered.
+    """
+    return max(took_s, min(GIVE_WAY_S, 9 * took_s)) if is_placing else took_s
 
 
 def unasked_after_s(interval_s: float, took_s: float) -> float:

@@ -128,6 +128,10 @@ class Place:
     def is_alive(self) -> bool:
         return self._placer is not None
 
+    def is_busy(self) -> bool:
+        """Tell whether placements are under way."""
+        return self._pace.n_under_way > 0
+
     def stop(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._writer.stop()

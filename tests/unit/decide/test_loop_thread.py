@@ -97,6 +97,20 @@ def test_a_storm_of_requests_takes_half_a_core(make, monkeypatch):
     assert clock.slept_s == costs_s
 
 
+def test_placements_go_first_for_a_while(make, monkeypatch):
+    monkeypatch.setattr(loop, 'time', clock := Time())
+    costs_s = [0.01, 0.25, 2.0]
+
+    def compute(found):
+        clock.used_s += costs_s[len(clock.slept_s)]
+        found._stopping = len(clock.slept_s) == 2
+
+    found = make(compute)
+    found.is_placing = lambda: True
+    found.run()
+    assert clock.slept_s == pytest.approx([0.09, 0.5, 2.0])
+
+
 def test_a_failure_is_counted_and_ends_nothing(make, monkeypatch):
     monkeypatch.setattr(loop, 'time', clock := Time())
 

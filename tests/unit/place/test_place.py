@@ -140,11 +140,12 @@ def test_placements_under_way_are_counted(make):
         def place(self, request, deadline):
             (metric,) = gauge.collect()
             counts.append(metric.samples[0].value)
+            assert one.room.is_busy()
             return one.placer.place(request, deadline)
 
     one.room._placer = Looking()
     one.ask(0)
-    patience.wait_for(lambda: one.room._pace.n_under_way == 0)
+    patience.wait_for(lambda: not one.room.is_busy())
     assert counts == [1]
     assert gauge.collect()[0].samples[0].value == 0
 
@@ -162,12 +163,12 @@ def test_the_pace_is_learned_from_the_work_of_each(make):
 
     one.room._placer = Working()
     one.ask(0)
-    patience.wait_for(lambda: one.room._pace.n_under_way == 0)
+    patience.wait_for(lambda: not one.room.is_busy())
     first_s = one.room._pace.expected_s('cpu')
     assert first_s > 0
     one.room._placer = Failing(exception.DatabaseUnavailable(why='away'))
     one.ask(1)
-    patience.wait_for(lambda: one.room._pace.n_under_way == 0)
+    patience.wait_for(lambda: not one.room.is_busy())
     assert 0 < one.room._pace.expected_s('cpu') < first_s
 
 
@@ -264,7 +265,7 @@ def test_one_that_is_given_up_before_it_began_costs_nothing(make):
     for number in range(places.WORKERS + 1):
         one.ask(number)
     late.set()
-    patience.wait_for(lambda: one.room._pace.n_under_way == 0)
+    patience.wait_for(lambda: not one.room.is_busy())
     assert len(begun) == places.WORKERS
 
 
