@@ -116,6 +116,8 @@ def _reached(snapshot: known.Snapshot) -> frozenset[str]:
     Coflows that borrowed its part of the link, too, would fill the queue
     before the link, and the host's own packets would wait in it.
     """
+    if any(sender.floods for sender in snapshot.senders.values()):
+        return frozenset(snapshot.hosts.names)
     return frozenset(host for sender in snapshot.senders.values()
                      for host, macs in sender.macs.items() if macs)
 

@@ -23,6 +23,9 @@ _GROWTH = 1.5
 # Share of an equal share that each sender has at least: one that begins must
 # be heard of.
 _LEAST_SHARE = 0.125
+# Part of the limit of what goes to everybody from which on it is a flood. Of
+# those that send less, 64 together do not exceed it.
+_FLOOD_PART = 1 / 64
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,6 +46,11 @@ class Sender:
     macs: Mapping[str, frozenset[str]]
     sent_bps: Mapping[str, float]
     slots: Mapping[str, int]
+
+    @property
+    def floods(self) -> bool:
+        """Whether it sends much to everybody, such as broadcasts."""
+        return self.sent_bps.get('', 0.0) > _FLOOD_PART * self.others_bps
 
 
 def shares(total_bps: float, wanted_bps: Mapping[str, float]
@@ -86,8 +94,7 @@ def limits(left_bps: Mapping[str, float], senders: Mapping[str, Sender]
             host, math.inf)) for name, sender in towards.items()}
         for name, rate_bps in shares(total_bps, wanted_bps).items():
             rates[name][host] = rate_bps
-    flooding = sum(sender.sent_bps.get('') == math.inf
-                   for sender in senders.values())
+    flooding = sum(sender.floods for sender in senders.values())
     return {name: _of_sender(
         sender, rates[name], len(left_bps) > (name in left_bps), flooding)
         for name, sender in senders.items()}

@@ -117,8 +117,13 @@ def test_what_unmanaged_traffic_has_at_a_receiver_is_not_lent():
     alone_bps = ceil_bps()
     assert 0.2e9 < alone_bps < 0.5e9
     assert ceil_bps(sends={'h3': sender('h2'), 'h0': sender()}) == alone_bps
-    assert ceil_bps(sends={'h3': sender('h1')}) == pytest.approx(
-        alone_bps - SHARE * given_by.INGRESS_BPS)
+    less_bps = pytest.approx(alone_bps - SHARE * given_by.INGRESS_BPS)
+    assert ceil_bps(sends={'h3': sender('h1')}) == less_bps
+    # Broadcasts, and packets to addresses that nobody has, come everywhere.
+    for sent_bps, all_bps in ((1e3, alone_bps), (1e6, less_bps),
+                              (math.inf, less_bps)):
+        assert ceil_bps(sends={'h3': dataclasses.replace(
+            sender(), sent_bps={'': sent_bps})}) == all_bps
 
 
 def test_nor_is_it_lent_to_the_first_coflow():

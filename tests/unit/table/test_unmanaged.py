@@ -93,10 +93,13 @@ def test_an_address_at_several_hosts_shares_the_class_of_the_others():
     assert not unmanaged.limits({'h3': 1e8}, {'h1': sender})['h1'].others_macs
 
 
-def test_those_that_flood_all_share_what_others_may():
-    flooding = [_sender([], {'': INF}) for _ in range(4)]
+@pytest.mark.parametrize('sent_bps, n_parts', [
+    # Who keeps below the limit needs no queue to take it all.
+    (INF, 4), (0.99 * 2e7, 4), (0.99 * 2e7 / 4, 4), (1e3, 1)])
+def test_those_that_flood_all_share_what_others_may(sent_bps, n_parts):
+    flooding = [_sender([], {'': sent_bps}) for _ in range(4)]
     told = unmanaged.limits({'h2': 1e8}, dict(zip('abcd', flooding)))
-    assert {some.others_bps for some in told.values()} == {2e7 / 4}
+    assert {some.others_bps for some in told.values()} == {2e7 / n_parts}
 
 
 def test_small_changes_are_no_news():
