@@ -23,8 +23,8 @@ _GROWTH = 1.5
 # Share of an equal share that each sender has at least: one that begins must
 # be heard of.
 _LEAST_SHARE = 0.125
-# Part of the limit of what goes to everybody from which on it is a flood. Of
-# those that send less, 64 together do not exceed it.
+# A sender floods from this part of the limit of broadcasts on. 64 senders that
+# do not flood keep to the limit together.
 _FLOOD_PART = 1 / 64
 
 
