@@ -18,7 +18,6 @@ import sqlalchemy as sa
 from tests import databases as real_databases
 from tests import forks
 from tests.functional.controller import harness
-from virtco.db import migration
 from virtco.db import session as db_session
 
 ROWS = pathlib.Path(__file__).parents[1] / 'fixtures' / 'initial.sql'
@@ -35,7 +34,7 @@ def _restore(connection, home):
     source = db_session.Database(f'sqlite:///{home}/rows.sqlite')
     target = db_session.Database(connection, 5)
     for database in source, target:
-        migration.upgrade(database, 'initial')
+        real_databases.make_initial(database)
     with contextlib.closing(sqlite3.connect(
             source.engine.url.database)) as rows:
         rows.executescript('DELETE FROM cluster; DELETE FROM leader;'

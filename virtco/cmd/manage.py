@@ -22,8 +22,8 @@ from virtco.follow import transitions
 SHOWN = 20
 
 
-def _sync(conf: cfg.ConfigOpts, database: db_session.Database) -> int:
-    migration.upgrade(database, conf.command.revision)
+def _sync(_conf: cfg.ConfigOpts, database: db_session.Database) -> int:
+    migration.upgrade(database)
     print(migration.current(database))
     return 0
 
@@ -80,8 +80,6 @@ def _add_commands(
     db = subparsers.add_parser('db', help='The database')
     commands = db.add_subparsers(dest='action', required=True)
     sync = commands.add_parser('sync', help='Bring the schema up to date')
-    sync.add_argument('--revision', default='head',
-                      help='Revision to go to, default head')
     sync.set_defaults(run=_sync)
     shown = commands.add_parser('version', help='Show the schema revision')
     shown.set_defaults(run=_version)

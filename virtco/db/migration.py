@@ -3,17 +3,18 @@
 """Brings the schema up to date, and says where it stands."""
 
 import pathlib
+import secrets
 
 from alembic import command
 from alembic import config as alembic_config
 from alembic import migration
 from alembic import script
-from alembic import util
 import sqlalchemy as sa
 
 from virtco import exception
 from virtco.db import bounds
 from virtco.db import collation
+from virtco.db import models
 from virtco.db import session as db_session
 
 
@@ -78,22 +79,32 @@ def _check_revision(connection: sa.Connection) -> None:
             'into which virtco-manage rebuild reads the hints from Nova)')
 
 
-def upgrade(database: db_session.Database, revision: str = 'head') -> None:
-    """Bring the schema up to a revision, and check the result.
+def upgrade(database: db_session.Database) -> None:
+    """Bring the schema up to date, and check the result.
 
     :raises virtco.exception.DatabaseUnavailable:
-    :raises virtco.exception.Invalid: for a revision that is unknown, and as
-        :func:`check` does.
+    :raises virtco.exception.Invalid: as :func:`check` does.
     """
     config = _config()
     with db_session.translated(), database.engine.begin() as connection:
         config.attributes['connection'] = connection
-        try:
-            with bounds.time_to_migrate(connection):
-                _check_revision(connection)
-                command.upgrade(config, revision)
-        except util.CommandError as error:
-            raise exception.Invalid(field='revision', value=revision,
-                                    limit=f'a revision to upgrade to ({error})'
-                                    ) from error
+        with bounds.time_to_migrate(connection):
+            _check_revision(connection)
+            if _revision(connection) is None:
+                _create(connection)
+                command.stamp(config, 'head')
+            else:
+                command.upgrade(config, 'head')
     check(database)
+
+
+def _create(connection: sa.Connection) -> None:
+    """Create the tables that are missing, and the rows that always exist."""
+    tables = models.Base.metadata.tables
+    for table in tables.values():
+        table.dialect_kwargs.update(collation.of_tables(connection.dialect))
+    models.Base.metadata.create_all(connection)
+    connection.execute(tables['cluster'].insert(), {
+        'id': 1, 'generation': 1, 'secret': secrets.token_hex(32)})
+    connection.execute(tables['leader'].insert(), {
+        'id': 1, 'epoch': 0, 'beat': 0, 'name': '', 'address': ''})

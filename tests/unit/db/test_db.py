@@ -11,9 +11,11 @@ from alembic import migration as alembic_migration
 import pytest
 import sqlalchemy as sa
 
+from tests import databases as real_databases
 from virtco import exception
 from virtco.db import bookings
 from virtco.db import groups
+from virtco.db import leader
 from virtco.db import migration
 from virtco.db import models
 from virtco.db import records
@@ -43,7 +45,7 @@ def coflow(group_id, **values):
         'created_at': 1.0} | values)
 
 
-def test_the_migrations_make_what_the_models_say(database):
+def _is_as_the_models_say(database):
     with database.engine.connect() as connection:
         context = alembic_migration.MigrationContext.configure(
             connection, opts={'compare_type': True,
@@ -51,6 +53,29 @@ def test_the_migrations_make_what_the_models_say(database):
         assert autogenerate.compare_metadata(
             context, models.Base.metadata) == []
     assert migration.current(database) == migration.head()
+
+
+def test_a_new_database_is_as_the_models_say(database):
+    _is_as_the_models_say(database)
+
+
+def test_the_migrations_make_what_the_models_say(tmp_path):
+    database = db_session.Database(f'sqlite:///{tmp_path}/of-initial.sqlite')
+    real_databases.make_initial(database)
+    assert migration.current(database) == 'initial'
+    migration.upgrade(database)
+    _is_as_the_models_say(database)
+    database.dispose()
+
+
+def test_the_rows_that_always_exist_are_made_once(database):
+    with database.reader() as session:
+        secret = groups.secret(session)
+    assert len(secret) == 64
+    migration.upgrade(database)
+    with database.reader() as session:
+        assert groups.secret(session) == secret
+        assert leader.current(session) == leader.Seen(0, 0, '', '', secret)
 
 
 def test_upgrading_twice_changes_nothing(database):
@@ -61,11 +86,7 @@ def test_upgrading_twice_changes_nothing(database):
         assert groups.find(session, 'p', 'a') is not None
 
 
-def test_an_upgrade_checks_its_revision_and_its_result(
-        database, monkeypatch):
-    with pytest.raises(exception.Invalid, match='a revision to upgrade to'):
-        migration.upgrade(database, 'nonsense')
-
+def test_an_upgrade_checks_its_result(database, monkeypatch):
     def refuse(_connection):
         raise exception.Invalid(field='collation', value='x', limit='y')
 
