@@ -181,7 +181,7 @@ def main(argv: list[str] | None = None) -> int:
     if args.trace is not None:
         trace = traces.read(args.trace)
         kernels |= {f'replay-{policy}': ('events/s', functools.partial(
-            _replay, policy, trace)) for policy in ('mrtf', 'fair')}
+            _replay, policy, trace)) for policy in ('mrtf', 'sebf')}
     for name, (unit, prepare) in kernels.items():
         run = prepare()
         run()

@@ -31,7 +31,6 @@ KERNELS = (
     'virtco.scheduling.rate_kernel',
     'virtco.fluid.run_kernels',
     'virtco.fluid.event_kernels',
-    'virtco.fluid.pair_kernels',
     'virtco.fluid.flow_kernels',
     'virtco.advise.kernels',
     'virtco.solver.bounds.sets_kernel',

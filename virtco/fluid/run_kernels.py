@@ -57,26 +57,17 @@ class Run:
         :param state: a :class:`virtco.fluid.engine.State`.
         :param rules: a :class:`virtco.fluid.engine.Rules`.
         """
-        self.by, self.sharing = rules.key, rules.sharing
-        self.backfill, self.each_flow = rules.backfill, rules.each_flow
-        self.swaps = rules.swaps
-        self.trickle, self.theta_s = rules.trickle, rules.theta_s
-        self.quantum_s = rules.quantum_s
-        self.bound, self.left = view(state.bound), view(state.left)
-        self.whole_s = view(state.whole_s)
-        self.arrival_s, self.end_s = view(state.arrival_s), view(state.end_s)
-        self.served_s, self.credit_s = (
-            view(state.served_s), view(state.credit_s))
-        self.lifted_s, self.level = view(state.lifted_s), view(state.level)
-        self.sent_bits, self.weight = view(state.sent_bits), view(state.weight)
-        self.intensity = view(state.intensity)
+        (self.by, self.sharing, self.backfill, self.each_flow, self.swaps,
+         self.trickle, self.theta_s, self.quantum_s) = rules
+        (self.bound, self.left, self.whole_s, self.arrival_s, self.served_s,
+         self.credit_s, self.lifted_s, self.end_s, self.sent_bits, self.level,
+         self.weight, self.intensity) = map(view, state)
         n_coflows = len(state.left)
-        self.alone_s = view(np.zeros(n_coflows))
-        self.key = view(np.zeros(n_coflows))
-        self.rank_level = view(np.zeros(n_coflows, np.int64))
-        self.last_s = view(np.zeros(n_coflows))
+        self.alone_s, self.key, self.last_s = map(
+            view, np.zeros((3, n_coflows)))
+        self.rank_level, self.n_served = map(
+            view, np.zeros((2, n_coflows), np.int64))
         self.ends_s = view(np.zeros(rater.extra_flow.shape[0]))
-        self.n_served = view(np.zeros(n_coflows, np.int64))
         self.touched = view(np.zeros(n_coflows, np.uint8))
         self.now_s = 0.0
         self.n_live = 0

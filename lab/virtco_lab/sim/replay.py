@@ -9,12 +9,8 @@ import math
 import numpy as np
 
 from virtco import exception
-from virtco.fluid import pair_kernels
-from virtco.scheduling import fabric as fabric_model
-from virtco.scheduling import rater_kernel
 from virtco_lab.sim import bound
 from virtco_lab.sim import demands as demand_model
-from virtco_lab.sim import pairs
 from virtco_lab.sim import simulation
 from virtco_lab.sim import traces
 
@@ -52,9 +48,6 @@ def replay(trace: traces.Trace, rate_bps: float, config: simulation.Config,
     """
     cap_bps = _capacity_bps(trace, rate_bps)
     demands = [coflow.demand() for coflow in trace.coflows]
-    if config.policy == 'fair' and config.each_flow:
-        return _share_fairly(trace, demand_model.fabric_of(cap_bps, demands),
-                             progress)
     sim = simulation.Simulation(cap_bps, config, demands)
     alone_s = simulation.alone_s(sim.fabric)
     for index, coflow in enumerate(trace.coflows):
@@ -81,31 +74,6 @@ def _capacity_bps(trace: traces.Trace, rate_bps: float) -> np.ndarray:
         raise exception.Invalid(field='rate_bps', value=rate_bps,
                                 limit='a finite rate above 0')
     return np.full(2 * trace.n_ports, rate_bps)
-
-
-def _share_fairly(trace: traces.Trace, fabric: fabric_model.Fabric,
-                  progress: Callable[[float, int], None] | None) -> Replay:
-    rater = rater_kernel.Rater(fabric, False)
-    left = np.diff(fabric.flow_ptr)
-    end_s = np.full(len(trace.coflows), math.nan)
-    sharing = pairs.build(fabric, left, end_s)
-    now_s, total = 0.0, 0
-    arrivals_s = [coflow.arrival_s for coflow in trace.coflows]
-    for index, until_s in enumerate([*arrivals_s, math.inf]):
-        events = simulation.CHUNK_EVENTS
-        while events == simulation.CHUNK_EVENTS:
-            now_s, events = pair_kernels.advance(
-                rater, sharing, now_s, until_s, simulation.CHUNK_EVENTS)
-            total += events
-            if progress is not None:
-                progress(now_s, total)
-        if index < len(arrivals_s):
-            now_s = max(now_s, until_s)
-            pair_kernels.start(rater, sharing, index)
-            if left[index] == 0:
-                end_s[index] = now_s
-    return Replay(end_s - np.array(arrivals_s), simulation.alone_s(fabric),
-                  total)
 
 
 def quantile(values: np.ndarray, fraction: float) -> float:

@@ -9,16 +9,12 @@ import pytest
 
 from virtco import compiled
 from virtco.fluid import event_kernels
-from virtco.fluid import pair_kernels
 from virtco.scheduling import fabric
-from virtco_lab.sim import pairs
-from virtco_lab.sim import replay
 from virtco_lab.sim import simulation
-from virtco_lab.sim import traces
 
 PLAIN = {name: compiled.plain(f'virtco.{name}') for name in (
     'scheduling.rater_kernel', 'scheduling.order_kernel',
-    'fluid.run_kernels', 'fluid.event_kernels', 'fluid.pair_kernels')}
+    'fluid.run_kernels', 'fluid.event_kernels')}
 
 
 def draw(rng, n_hosts, n_coflows):
@@ -68,31 +64,9 @@ def test_the_same_times(config, seed, n_hosts):
         assert run(config, demands, cap_bps, 0.1) == answer
 
 
-@hypothesis.given(seed=st.integers(0, 2**32 - 1))
-@hypothesis.settings(max_examples=10, deadline=None)
-def test_the_same_fair_shares(seed):
-    rng = np.random.default_rng(seed)
-    trace = traces.Trace(70, tuple(traces.TraceCoflow(
-        str(c), c * 0.05, tuple(rng.choice(70, 8, replace=False).tolist()),
-        tuple((int(port), float(rng.integers(1, 9)) * 1e6)
-              for port in rng.choice(70, 3, replace=False)))
-        for c in range(6)))
-    answer = replay.replay(trace, 1e9, replay.config_of('fair'))
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (replay, pairs):
-            patch.setattr(module, 'pair_kernels',
-                          PLAIN['fluid.pair_kernels'])
-        patch.setattr(replay, 'rater_kernel',
-                      PLAIN['scheduling.rater_kernel'])
-        plain = replay.replay(trace, 1e9, replay.config_of('fair'))
-    assert plain.cct_s.tolist() == answer.cct_s.tolist()
-    assert plain.events == answer.events
-
-
 def test_both_kinds_are_at_work():
     if compiled.state('virtco.fluid.event_kernels') == 'plain':
         pytest.skip('not compiled')
     assert not event_kernels.__file__.endswith('.py')
-    assert not pair_kernels.__file__.endswith('.py')
     for module in PLAIN.values():
         assert module.__file__.endswith('.py')
