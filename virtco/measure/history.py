@@ -4,6 +4,7 @@
 
 from collections.abc import Set
 import dataclasses
+import itertools
 
 import numpy as np
 from numpy import typing as npt
@@ -12,8 +13,6 @@ from virtco.measure import constant
 
 Matrix = npt.NDArray[np.float64]
 Pair = tuple[str, str]
-
-_GROWTH = 64
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -42,15 +41,15 @@ class History:
 
     def __init__(self, depth: int = constant.SNAPSHOTS):
         self.depth = depth
-        self.row_of: dict[Pair, int] = {}
-        self.hosts: dict[str, int] = {}
-        self._ends = np.zeros((0, 2), np.int64)
-        self._rates_bps = self._rtts_s = self._times_s = np.zeros(
-            (0, depth))
-        self._next: list[int] = []
+        #: Times, rates and round trips of each pair, NaN for none, shape
+        #: (3, depth).
+        self._rings: dict[Pair, Matrix] = {}
 
-    def __len__(self) -> int:
-        return len(self.row_of)
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts in the order in which they were first measured."""
+        return tuple(dict.fromkeys(itertools.chain.from_iterable(
+            self._rings)))
 
     def add(self, reading: Reading, slot: int | None = None) -> int | None:
         """Take a reading in the place of the oldest one.
@@ -58,76 +57,47 @@ class History:
         :param slot: the place that it had before a restart.
         :returns: its place; None where a newer one of that place is known.
         """
-        pair = reading.src, reading.dst
-        row = self.row_of.get(pair)
-        if row is None:
-            row = self._new_row(pair)
+        ring = self._rings.setdefault((reading.src, reading.dst), np.full(
+            (3, self.depth), np.nan))
+        times_s = ring[0]
         if slot is None:
-            slot = self._next[row]
-        elif slot >= self.depth or (self._times_s[row, slot]
-                                    >= reading.measured_s):
+            slot = (0 if np.isnan(times_s).all()
+                    else (int(np.nanargmax(times_s)) + 1) % self.depth)
+        elif slot >= self.depth or times_s[slot] >= reading.measured_s:
             return None
-        self._times_s[row, slot] = reading.measured_s
         # A lower bound says nothing of how fast the pair is.
-        self._rates_bps[row, slot] = (np.nan if reading.lower_bound
-                                      else reading.rate_bps)
-        self._rtts_s[row, slot] = (np.nan if reading.rtt_s is None
-                                   else reading.rtt_s)
-        newest = int(np.nanargmax(self._times_s[row]))
-        self._next[row] = (newest + 1) % self.depth
+        ring[:, slot] = (
+            reading.measured_s,
+            np.nan if reading.lower_bound else reading.rate_bps,
+            np.nan if reading.rtt_s is None else reading.rtt_s)
         return slot
 
     def forget(self, hosts: Set[str]) -> None:
-        """Drop the rows of these hosts' pairs."""
-        kept = {pair: row for pair, row in self.row_of.items()
-                if hosts.isdisjoint(pair)}
-        rows = list(kept.values())
-        self._rates_bps, self._rtts_s, self._times_s = (
-            one[rows] for one in (self._rates_bps, self._rtts_s,
-                                  self._times_s))
-        self._next = [self._next[row] for row in rows]
-        self.row_of = {pair: row for row, pair in enumerate(kept)}
-        self.hosts = {}
-        self._ends = np.array(
-            [[self.hosts.setdefault(host, len(self.hosts)) for host in pair]
-             for pair in kept], np.int64).reshape(-1, 2)
-
-    def _new_row(self, pair: Pair) -> int:
-        """Add a row for a pair, and grow the arrays if they are full."""
-        row = len(self.row_of)
-        if row == len(self._ends):
-            more = max(_GROWTH, row)
-            self._ends = np.concatenate(
-                [self._ends, np.zeros((more, 2), np.int64)])
-            self._rates_bps, self._rtts_s, self._times_s = (
-                np.concatenate([one, np.full((more, self.depth), np.nan)])
-                for one in (self._rates_bps, self._rtts_s, self._times_s))
-        self._next.append(0)
-        self._ends[row] = [self.hosts.setdefault(host, len(self.hosts))
-                           for host in pair]
-        self.row_of[pair] = row
-        return row
+        """Drop the readings of these hosts' pairs."""
+        self._rings = {pair: ring for pair, ring in self._rings.items()
+                       if hosts.isdisjoint(pair)}
 
     def newest_s(self) -> float:
         """Return the time of the newest reading, 0 without any."""
-        times_s = self._times_s[:len(self)]
-        return float(np.nanmax(times_s, initial=0.0))
+        return float(np.nanmax(self._columns()[0], initial=0.0))
+
+    def _columns(self) -> Matrix:
+        """Return times, rates and round trips, shape (3, n_pairs, depth)."""
+        return np.array(list(self._rings.values())).reshape(
+            -1, 3, self.depth).transpose(1, 0, 2)
 
     def table(self, since_s: float = 0.0) -> 'Table':
         """Copy the readings of all pairs from ``since_s`` on, oldest first."""
-        n = len(self)
-        times_s = np.where(self._times_s[:n] >= since_s, self._times_s[:n],
-                           np.nan)
+        found = self._columns()
+        found[:, ~(found[0] >= since_s)] = np.nan
         # Missing readings come first, so that the newest are aligned.
-        order = np.argsort(np.where(np.isnan(times_s), -np.inf, times_s),
+        order = np.argsort(np.where(np.isnan(found[0]), -np.inf, found[0]),
                            axis=1, kind='stable')
-        rows = np.arange(n)[:, None]
-        times_s = times_s[rows, order]
-        known = ~np.isnan(times_s)
-        return Table(
-            tuple(self.hosts), self._ends[:n].copy(), times_s.T,
-            np.where(known, self._rates_bps[rows, order], np.nan).T,
-            np.where(known, self._rtts_s[rows, order], np.nan).T)
+        number = {host: i for i, host in enumerate(self.hosts)}
+        ends = np.array([(number[src], number[dst])
+                         for src, dst in self._rings], np.int64)
+        return Table(tuple(number), ends.reshape(-1, 2), *np.take_along_axis(
+            found, order[None], axis=2).transpose(0, 2, 1))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -396,7 +396,7 @@ def host_facts(bench):
         live._addresses._vms, live._addresses._of_vm, live.drained,
         live._uplinks.capacities, live._uplinks.known,
         bench.state.rates._newest,
-        bench.state.rates.estimate(bench.now_s).hosts, known.row_of,
+        bench.state.rates.estimate(bench.now_s).hosts, known._rings,
         known.hosts, bench.objects.findings.all())]
 
 
