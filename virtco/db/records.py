@@ -6,7 +6,6 @@ from collections.abc import Collection
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 import sqlalchemy as sa
 from sqlalchemy import orm
 
@@ -87,20 +86,8 @@ def _update_many(session: orm.Session, table: Any, key: str,
                  *conditions: sa.ColumnElement[bool]) -> None:
     if not rows:
         return
-    connection = session.connection()
-    if connection.dialect.name == 'sqlite':
-        # In one statement: Python lets other threads run at each, and this
-        # one waits for its turn again while it keeps the database's lock.
-        row = sa.func.json_each(msgspec.json.encode(
-            [list(row.values()) for row in rows]).decode()).table_valued(
-                'value')
-        given = {name: sa.func.json_extract(row.c.value, f'$[{i}]')
-                 for i, name in enumerate(rows[0])}
-        connection.execute(table.update().where(
-            table.c[key] == given.pop(key), *conditions).values(given))
-        return
     # SQLAlchemy sets the columns that the parameters name.
-    connection.execute(
+    session.connection().execute(
         table.update().where(table.c[key] == sa.bindparam('updated'),
                              *conditions),
         [{'updated' if name == key else name: value
