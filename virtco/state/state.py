@@ -295,6 +295,7 @@ class State:
         """Store the counts in the database."""
         with self._saving:
             self._flush()
+        self.database.checkpoint()
 
     def _flush(self) -> None:
         unsaved = self.live.take_unsaved()

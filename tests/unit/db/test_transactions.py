@@ -491,3 +491,18 @@ def test_who_writes_says_so_as_it_begins(database):
             found.execute(sa.text('SELECT 1'))
     assert begun == ['BEGIN', 'SELECT 1', 'BEGIN IMMEDIATE', 'SELECT 1',
                      'BEGIN IMMEDIATE', 'SELECT 1']
+
+
+def test_commits_leave_the_log_to_a_checkpoint(database, tmp_path):
+    """A commit that wrote it into the database would wait for the disk."""
+    def stored():
+        with open(tmp_path / 'db.sqlite', 'rb') as file:
+            return b'of a report' in file.read()
+
+    for i in range(3):
+        with database.writer() as session:
+            session.add(models.Host(host=f'h{i}', first_seen=1.0,
+                                    report='of a report' * 200_000))
+    assert not stored()
+    database.checkpoint()
+    assert stored()
