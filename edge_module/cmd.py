@@ -144,11 +144,7 @@ def _check(conf: cfg.ConfigOpts) -> int:
     except exception.OvsUnavailable as error:
         configuration.tell([Problem('VC-092', str(error))], say)
         return 1
-    for line in filter(None, (drift.conflict, *drift.classes,
-                              *drift.entries)):
-        print(line)
-    if not drift:
-        print('The kernel holds what the policy says.')
+    print('\n'.join(drift or ['The kernel holds what the policy says.']))
     return 1 if drift or is_broken else 0
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
 from typing import Any
+from typing import get_args
 from typing import TypeVar
 
 from edge_module import enforcer as edge_enforcer
@@ -91,28 +92,17 @@ def policy_lines(enforcer: edge_enforcer.Enforcer) -> str:
             f'{len(policy.classes)} coflows, {len(policy.flows)} flows')
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Drift:
-    """Differences of the kernel from the desired state, a line each.
+def drift(enforcer: edge_enforcer.Enforcer) -> list[str]:
+    """Return a line for each difference of the kernel from the policy.
 
-    :ivar conflict: another root qdisc of the uplink, None without one.
+    It changes nothing. Where another root qdisc shapes an uplink, this is the
+    only line.
     """
-
-    classes: tuple[str, ...] = ()
-    entries: tuple[str, ...] = ()
-    conflict: str | None = None
-
-    def __bool__(self) -> bool:
-        return bool(self.classes or self.entries or self.conflict)
-
-
-def drift(enforcer: edge_enforcer.Enforcer) -> Drift:
-    """Return the differences of the kernel from the policy; read-only."""
-    classes: list[str] = []
+    lines: list[str] = []
     for one in enforcer.uplinks:
         snapshot = one.uplink.snapshot()
         if snapshot.foreign is not None:
-            return Drift(conflict=f'{one.uplink.dev} has {snapshot.foreign}')
+            return [f'{one.uplink.dev} has {snapshot.foreign}']
         one.uplink.others = snapshot.others
         # The length of turns depends on counters, not on the policy.
         wanted = {minor: dataclasses.replace(
@@ -120,19 +110,18 @@ def drift(enforcer: edge_enforcer.Enforcer) -> Drift:
             if minors.has_turns(minor) and minor in snapshot.tree else item
             for minor, item in one.desired_tree().items()}
         where = '' if one is enforcer else f'{one.uplink.dev}: '
-        classes += (where + line
-                    for line in class_lines(snapshot.tree, wanted))
+        lines += (where + line
+                  for line in class_lines(snapshot.tree, wanted))
     table = enforcer.desired_table()
     _, rates = enforcer.functions.plan(
         enforcer.desired_tree, table.entries, enforcer.ifindexes())
-    classes += (f'rate of a virtual function: {step}' for step in rates)
-    classes += (f'rate of virtual function {one.number} of ifindex '
-                f'{one.ifindex}: {one.rate} instead of {rate}'
-                for one, rate in enforcer.card_rates.plan(
-                    enforcer.desired_tree, enforcer.policy,
-                    enforcer.ports or ()).items() if rate != one.rate)
-    return Drift(tuple(classes), tuple(entry_lines(
-        enforcer.classifier.dump(), table)))
+    lines += (f'rate of a virtual function: {step}' for step in rates)
+    lines += (f'rate of virtual function {one.number} of ifindex '
+              f'{one.ifindex}: {one.rate} instead of {rate}'
+              for one, rate in enforcer.card_rates.plan(
+                  enforcer.desired_tree, enforcer.policy,
+                  enforcer.ports or ()).items() if rate != one.rate)
+    return [*lines, *entry_lines(enforcer.classifier.dump(), table)]
 
 
 def class_lines(have: model.Tree, want: model.Tree) -> Iterator[str]:
@@ -160,16 +149,13 @@ def entry_lines(have: classify.Table, want: classify.Table
         dev = names.get(entry.ifindex, f'({entry.ifindex})')
         yield (f'{entry.src_ip} to {entry.dst_ip} port {entry.dst_port} at '
                f'{dev}: {stands} instead of {wanted}')
-    for key, _, _ in _different(have.maps.get('control', {}),
-                                want.maps.get('control', {})):
-        dev = names.get(key.number, f'({key.number})')
-        yield f'control packets of {dev} are in another class'
-    for kind in ('to', 'others'):
+    for kind in get_args(classify.SmallMap):
         for key, _, _ in _different(have.maps.get(kind, {}),
                                     want.maps.get(kind, {})):
             dev = names.get(key.number, f'({key.number})')
-            yield (f'what {dev} sends unmanaged to {key.mac or kind} is in '
-                   'another class')
+            yield (f'control packets of {dev} are in another class'
+                   if kind == 'control' else f'what {dev} sends unmanaged to '
+                   f'{key.mac or kind} is in another class')
 
 
 def _different(have: Mapping[_Key, int], want: Mapping[_Key, int]

@@ -149,8 +149,8 @@ class NftClassifier:
         output, = self.kernel.nft_read([operations.Listing('table')])
         if output is None:
             return nft_listing.Standing()
-        return nft_listing.Reader(
-            self.hook, json.loads(output)['nftables']).standing()
+        return nft_listing.standing(
+            self.hook, json.loads(output)['nftables'])
 
     def counted(self) -> dict[tuple[str, base.Entry], model.Counts]:
         """Read the counters of the entries; empty if the table was lost.
@@ -172,8 +172,8 @@ class NftClassifier:
                  for dev, ifindex in known.hooks}
         # An entry of a device that is gone belongs to no port.
         return {(names.get(entry.ifindex, f'({entry.ifindex})'), entry): seen
-                for entry, seen in nft_listing.Reader(
-                    self.hook, objects).counted.items()}
+                for entry, seen in nft_listing.counted(
+                    self.hook, objects).items()}
 
     def destinations(self) -> frozenset[tuple[str, str]]:
         """Read (device, Ethernet address) of recent unmanaged packets."""

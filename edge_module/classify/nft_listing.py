@@ -2,14 +2,18 @@
 
 """Parsing of nft's JSON listings of virtco's table and of its sets."""
 
+from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
+import functools
 import json
-import socket
 from typing import Any
+from typing import get_args
 
 from edge_module.classify import classified as base
 from edge_module.classify import nft_text
+from edge_module.privileged import devices
 from edge_module.tcplan import model
 
 
@@ -71,136 +75,112 @@ class Standing(base.Table):
     is_whole: bool = False
 
 
-class Reader:
-    """Parser of the JSON listing of virtco's table, or of maps of it.
+#: Objects of a listing, each by its kind, and the maps in one by name.
+Objects = Iterable[Mapping[str, Any]]
+_Maps = Mapping[str, Mapping[str, Any]]
 
-    :ivar counted: counters of each flow entry.
-    """
 
-    def __init__(self, hook: nft_text.Hook, objects: list[dict[str, Any]]):
-        self._hook = hook
-        self._hooks: set[tuple[str, int]] = set()
-        self._own: dict[tuple[str, int], int] = {}
-        # As the hooks, of each chain of packets to a port.
-        self._towards: set[tuple[str, int]] = set()
-        self._entries: dict[base.Entry, int] = {}
-        self.counted: dict[base.Entry, model.Counts] = {}
-        # Key types by name of the map.
-        self._types: dict[str, tuple[str, ...]] = {}
-        self._sets: list[str] = []
-        self._maps: dict[base.SmallMap, dict[base.MapKey, int]] = {}
-        self._unmanaged: list[str] = []
-        self._rules: list[str] = []
-        self._fixed_rules: dict[str, list[str]] = {}
-        self._ifindexes = {name: ifindex
-                           for ifindex, name in socket.if_nameindex()}
-        self._seen: set[tuple[Any, ...]] = set()
-        for item in objects:
-            if 'map' in item:
-                self._types[item['map']['name']] = _types(item['map']['type'])
-        for item in objects:
-            if 'map' in item and self._types.items() <= hook.maps().items():
-                kind = item['map']['name'].removeprefix(hook.map_name(''))
-                if kind in nft_text.FRAGMENTS:
-                    continue
-                for element, value in item['map'].get('elem', ()):
-                    if kind in ('control', 'to', 'others'):
-                        self._read_value(kind, element, value)
-                    else:
-                        self._read_element(element, value)
-            elif 'set' in item:
-                self._sets.append(item['set']['name'])
-            elif 'chain' in item:
-                name = item['chain']['name']
-                for prefix, found in ((nft_text.PORT_CHAIN, self._hooks),
-                                      (nft_text.TOWARDS_CHAIN, self._towards)):
-                    if name.startswith(prefix):
-                        found.add(_port(name, prefix))
-            elif 'rule' in item:
-                name = item['rule']['chain']
-                comment = item['rule'].get('comment', '')
-                if name == 'classify':
-                    self._rules.append(comment)
-                elif name == 'unmanaged':
-                    self._unmanaged.append(comment)
-                elif name.startswith(nft_text.PORT_CHAIN) and comment:
-                    self._own[_port(name, nft_text.PORT_CHAIN)] = (
-                        nft_text.minor(comment))
-                elif name in nft_text.FIXED:
-                    self._fixed_rules.setdefault(name, []).append(comment)
-
-    def standing(self) -> Standing:
-        """Return the table; an empty one unless it is whole."""
-        hook = self._hook
-        is_whole = (
-            self._types == hook.maps()
-            and {name for name in self._sets if not _is_of_port(name)}
-            == {hook.seen}
-            and self._own_sets() <= {*self._sets}
-            and tuple(self._unmanaged) in nft_text.UNMANAGED.values()
-            and (self._towards == self._hooks or not hook.is_at_ports)
-            and self._fixed_rules == {name: [name]
-                                      for name in nft_text.FIXED})
-        return Standing(
-            frozenset(self._hooks), self._entries, self._maps, self._own,
-            tuple(self._rules), 'to' in self._unmanaged, self._stray_sets(),
-            True) if is_whole else Standing()
-
-    def _own_sets(self) -> set[str]:
-        """Return the names of the sets of attached ports."""
-        return {name for _, ifindex in self._hooks if self._hook.is_at_ports
+def standing(hook: nft_text.Hook, objects: Objects) -> Standing:
+    """Return the table of a listing; an empty one unless it is whole."""
+    maps, sets, chains = (_named(objects, kind)
+                          for kind in ('map', 'set', 'chain'))
+    rules: dict[str, list[str]] = {}
+    for rule in (item['rule'] for item in objects if 'rule' in item):
+        rules.setdefault(rule['chain'], []).append(rule.get('comment', ''))
+    hooks, towards = (frozenset(_port(name, prefix) for name in chains
+                                if name.startswith(prefix))
+                      for prefix in (nft_text.PORT_CHAIN,
+                                     nft_text.TOWARDS_CHAIN))
+    of_ports = {name for name in sets if name.partition('_')[0] in (
+        *nft_text.PEERS, nft_text.NEAR, nft_text.OWED)}
+    of_hooks = {name for _, ifindex in hooks if hook.is_at_ports
                 for name in nft_text.set_names(ifindex)}
+    unmanaged = tuple(rules.get('unmanaged', ()))
+    if not ({name: _types(item['type']) for name, item in maps.items()}
+            == hook.maps()
+            and sets.keys() - of_ports == {hook.seen}
+            and of_hooks <= of_ports
+            and unmanaged in nft_text.UNMANAGED.values()
+            and (towards == hooks or not hook.is_at_ports)
+            and all(rules.get(name) == [name] for name in nft_text.FIXED)):
+        return Standing()
+    return Standing(
+        hooks, {entry: minor for entry, minor, _ in _entries(hook, maps)},
+        _small_maps(hook, maps),
+        {_port(name, nft_text.PORT_CHAIN): nft_text.minor(comment)
+         for name, comments in rules.items()
+         if name.startswith(nft_text.PORT_CHAIN)
+         for comment in comments if comment},
+        tuple(rules.get('classify', ())), 'to' in unmanaged,
+        # The kernel deletes the chains of a device that goes, not the sets.
+        tuple(sorted(of_ports - of_hooks)), True)
 
-    def _stray_sets(self) -> tuple[str, ...]:
-        """Return the names of sets whose port has no chain any more.
 
-        The kernel deletes the chains of a device that goes, not the sets.
-        """
-        return tuple(sorted({name for name in self._sets if _is_of_port(name)}
-                            - self._own_sets()))
+def counted(hook: nft_text.Hook, objects: Objects
+            ) -> dict[base.Entry, model.Counts]:
+    """Return the counters of the flow entries in listed maps."""
+    found: dict[base.Entry, model.Counts] = {}
+    for entry, _, seen in _entries(hook, _named(objects, 'map')):
+        before = found.get(entry, model.Counts())
+        found[entry] = model.Counts(
+            before.sent_bytes + seen.get('bytes', 0),
+            before.sent_packets + seen.get('packets', 0))
+    return found
 
-    def _ifindex(self, dev: str) -> int:
-        """Return the ifindex of a device, -1 for an unknown name.
 
-        A device that is gone is listed by its ifindex instead of its name.
-        """
-        return self._ifindexes.get(dev) or int(
-            dev if dev.isdecimal() else -1)
+def _named(objects: Objects, kind: str) -> _Maps:
+    return {item[kind]['name']: item[kind] for item in objects
+            if kind in item}
 
-    def _read_value(self, kind: base.SmallMap, element: Any, value: str
-                    ) -> None:
-        if kind == 'to':
-            dev, mac = element['concat']
-            key = base.MapKey(self._ifindex(dev), mac)
-        else:
-            key = base.MapKey(self._ifindex(element))
-        self._maps.setdefault(kind, {})[key] = nft_text.minor(value)
 
-    def _read_element(self, element: Any, value: str) -> None:
-        """Take the minor and the counter of one map element."""
+def _ifindex(dev: str) -> int:
+    """Return the index of a device, -1 for an unknown name.
+
+    A device that is gone is listed by its ifindex instead of its name.
+    """
+    return devices.ifindex(dev) or int(dev if dev.isdecimal() else -1)
+
+
+def _entries(hook: nft_text.Hook, maps: _Maps
+             ) -> Iterator[tuple[base.Entry, int, Mapping[str, int]]]:
+    """Yield entry, minor and counter of each element of the maps of flows.
+
+    An entry with a port has an element for TCP and one for UDP. An element is
+    listed twice where the hash table grew meanwhile.
+    """
+    seen, ifindex = set(), functools.cache(_ifindex)
+    for element, value in (pair for kind in nft_text.KINDS.values()
+                           for pair in _elements(hook, maps, kind)):
         inner = element.get('elem', element)
-        parts = (inner.get('val', inner))['concat']
-        if tuple(parts) in self._seen:  # the hash table grew meanwhile
-            return
-        self._seen.add(tuple(parts))
+        parts = tuple(inner.get('val', inner)['concat'])
+        if parts in seen:
+            continue
+        seen.add(parts)
         dev, source, target, *port = parts
         # nft writes an IPv6 address as it likes best; compare in one form.
-        entry = base.Entry(self._ifindex(dev), base.address(source),
-                           base.address(target), port[1] if port else 0)
-        self._entries[entry] = nft_text.minor(value)
-        counter = inner.get('counter', {'bytes': 0, 'packets': 0})
-        before = self.counted.get(entry, model.Counts())
-        self.counted[entry] = model.Counts(
-            before.sent_bytes + counter['bytes'],
-            before.sent_packets + counter['packets'])
+        yield base.Entry(ifindex(dev), base.address(source), base.address(
+            target), port[1] if port else 0), nft_text.minor(
+                value), inner.get('counter', {})
+
+
+def _small_maps(hook: nft_text.Hook, maps: _Maps
+                ) -> dict[base.SmallMap, dict[base.MapKey, int]]:
+    """Return the contents of the small maps that have any."""
+    ifindex = functools.cache(_ifindex)
+    found: dict[base.SmallMap, dict[base.MapKey, int]] = {}
+    for kind in get_args(base.SmallMap):
+        for element, value in _elements(hook, maps, kind):
+            dev, *mac = element['concat'] if kind == 'to' else [element]
+            found.setdefault(kind, {})[base.MapKey(
+                ifindex(dev), *mac)] = nft_text.minor(value)
+    return found
+
+
+def _elements(hook: nft_text.Hook, maps: _Maps, kind: str) -> Any:
+    return maps.get(hook.map_name(kind), {}).get('elem', ())
 
 
 def _port(chain: str, prefix: str) -> tuple[str, int]:
     """Return the (device, ifindex) that a chain's name has."""
     ifindex, _, dev = chain.removeprefix(prefix).partition('_')
     return dev, int(ifindex)
-
-
-def _is_of_port(name: str) -> bool:
-    return name.partition('_')[0] in (
-        *nft_text.PEERS, nft_text.NEAR, nft_text.OWED)

@@ -17,7 +17,7 @@ PORT_CHAIN, TOWARDS_CHAIN = 'dev_', 'towards_'
 # their maps are looked up.
 RuleName = Literal['port4', 'pair4', 'port6', 'pair6', 'later4', 'first4',
                    'later6', 'first6']
-_KINDS: dict[tuple[bool, bool], RuleName] = {
+KINDS: dict[tuple[bool, bool], RuleName] = {
     (False, True): 'port4', (False, False): 'pair4',
     (True, True): 'port6', (True, False): 'pair6'}
 _PROTOCOLS = ('tcp', 'udp')
@@ -80,7 +80,7 @@ class Hook:
         types = {kind: (
             'iface_index', *('ipv6_addr' if is_ipv6 else 'ipv4_addr',) * 2,
             *(('inet_proto', 'inet_service') if with_port else ()))
-            for (is_ipv6, with_port), kind in _KINDS.items()} | {
+            for (is_ipv6, with_port), kind in KINDS.items()} | {
                 'control': ('iface_index',), 'others': ('iface_index',),
                 'to': ('iface_index', 'ether_addr'),
                 **{kind: self._fragment(kind)[1] for kind in FRAGMENTS}}
@@ -144,7 +144,7 @@ class Hook:
         Maps without an entry have no rule, so no packet is looked up there.
         """
         used = set(map(kind_of, entries))
-        return tuple(name for kind in _KINDS.values() if kind in used
+        return tuple(name for kind in KINDS.values() if kind in used
                      for name in (*_FRAGMENT_RULES.get(kind, ()), kind))
 
     def set_rules(self, names: Iterable[str]) -> str:
@@ -234,7 +234,7 @@ def _without_data6() -> str:
 def kind_of(entry: base.Entry) -> RuleName:
     """Return the kind of an entry: its IP version, and whether it has a port.
     """
-    return _KINDS[entry.is_ipv6, bool(entry.dst_port)]
+    return KINDS[entry.is_ipv6, bool(entry.dst_port)]
 
 
 def _element(entry: base.Entry, protocol_name: str) -> str:
@@ -245,7 +245,7 @@ def _element(entry: base.Entry, protocol_name: str) -> str:
 
 def kinds(rules: Iterable[str]) -> list[str]:
     """Return the kinds of entry whose maps the rules look up."""
-    return [name for name in rules if name in _KINDS.values()]
+    return [name for name in rules if name in KINDS.values()]
 
 
 INGRESS = Hook('ingress', 'iif')

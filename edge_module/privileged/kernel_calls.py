@@ -131,25 +131,10 @@ def tc_dump(message: tuple[int, int, bytes]) -> list[bytes]:
     :raises OSError: when the kernel refuses the dump.
     """
     for _ in range(_DUMP_ATTEMPTS):
-        bodies, interrupted = _dump_once(message)
-        if not interrupted:
+        *answers, end = _answers(message, _F_DUMP)
+        if not any(flags & _F_DUMP_INTR for flags, _ in (*answers, end)):
             break
-    return bodies
-
-
-def _dump_once(message: tuple[int, int, bytes]) -> tuple[list[bytes], bool]:
-    """Dump once; also return whether a change interrupted the dump."""
-    bodies: list[bytes] = []
-    interrupted = False
-    protocol, message = _addressed(message)
-    with _open(protocol) as sock:
-        _request(sock, message, _F_DUMP)
-        while True:
-            for kind, flags, _, answer in receive(sock):
-                interrupted |= bool(flags & _F_DUMP_INTR)
-                if kind == _NLMSG_DONE:
-                    return bodies, interrupted
-                bodies.append(_answer(kind, answer))
+    return [body for _, body in answers]
 
 
 def ask(message: tuple[int, int, bytes], protocol: int = _ROUTE) -> bytes:
@@ -157,11 +142,8 @@ def ask(message: tuple[int, int, bytes], protocol: int = _ROUTE) -> bytes:
 
     :raises OSError: when the kernel refuses, or only acknowledges.
     """
-    protocol, message = _addressed(message, protocol)
-    with _open(protocol) as sock:
-        _request(sock, message, _F_ACK)
-        (kind, _, _, answer), *_ = receive(sock)
-    return _answer(kind, answer)
+    (_, body), *_ = _answers(message, _F_ACK, protocol)
+    return body
 
 
 def _addressed(message: tuple[int, int, bytes], protocol: int = _ROUTE
@@ -181,22 +163,30 @@ def _devlink() -> int:
     return devlink.family(ask(devlink.FAMILY, _GENERIC))
 
 
-def _request(sock: socket.socket, message: tuple[int, int, bytes],
-             more_flags: int) -> None:
-    kind, flags, body = message
-    sock.send(_HEADER.pack(_HEADER.size + len(body), kind,
-                           flags | more_flags | _F_REQUEST, 1, 0) + body)
+def _answers(message: tuple[int, int, bytes], more_flags: int,
+             protocol: int = _ROUTE) -> list[tuple[int, bytes]]:
+    """Send a request; return flags and body of each message of the answer.
+
+    :raises OSError: when the kernel refuses, or only acknowledges.
+    """
+    protocol, (kind, flags, body) = _addressed(message, protocol)
+    found: list[tuple[int, bytes]] = []
+    with _open(protocol) as sock:
+        sock.send(_HEADER.pack(_HEADER.size + len(body), kind,
+                               flags | more_flags | _F_REQUEST, 1, 0) + body)
+        while True:
+            for kind, flags, _, answer in receive(sock):
+                if kind == _NLMSG_ERROR:
+                    raise OSError(-struct.unpack_from('=i', answer)[0],
+                                  'netlink')
+                found.append((flags, answer))
+            if kind == _NLMSG_DONE or more_flags != _F_DUMP:
+                return found
 
 
 def receive(sock: socket.socket) -> list[tuple[int, int, int, bytes]]:
     """Receive the next datagram, of 32 KiB at most, and split it."""
     return split(sock.recv(1 << 17))
-
-
-def _answer(kind: int, body: bytes) -> bytes:
-    if kind == _NLMSG_ERROR:
-        raise OSError(-struct.unpack_from('=i', body)[0], 'netlink')
-    return body
 
 
 _nft_lock = threading.Lock()

@@ -7,7 +7,9 @@ configuration, and changes no root qdisc that virtco did not make.
 """
 
 from collections.abc import Collection
+from collections.abc import Iterator
 from collections.abc import Sequence
+import contextlib
 import functools
 import socket
 
@@ -25,10 +27,9 @@ from edge_module.tcplan import vf_rates
 # Needed by older kernels, which else answer all listeners, but not the
 # requesting socket.
 _NLM_F_ECHO = 8
-_AT_UPLINK = (operations.AddIngress, operations.Redirect)
-_AT_IFB = (operations.MatchPair, operations.DeletePair)
 _IN_OUR_TREE = (operations.SetClass, operations.SetLeaf,
-                operations.DeleteClass, *_AT_IFB)
+                operations.DeleteClass, operations.MatchPair,
+                operations.DeletePair)
 
 
 class Owned:
@@ -52,39 +53,39 @@ class Owned:
         :raises operations.Refused: for another device, or for a tree whose
             root qdisc is another's.
         """
+        for why in self._objections(changes):
+            raise operations.Refused(why)
+
+    def _objections(self, changes: Sequence[operations.TcOperation]
+                    ) -> Iterator[str]:
+        """Yield why changes of queues are refused, in their order."""
         uplink, ifb = devices.ifindex(self.uplink_dev), _ifb()
         shaped = {uplink, *map(devices.ifindex, self.further)}
-        trees = set()
+        # Devices of the operations that are not for every tree.
+        places: dict[type, set[int]] = {
+            operations.AddIngress: {uplink}, operations.Redirect: {uplink},
+            operations.MatchPair: {ifb}, operations.DeletePair: {ifb},
+            operations.Share: shaped,
+            operations.SetFunction: shaped if self.sets_functions else set()}
         for change in changes:
             if isinstance(change, operations.SetRate):
                 _check_rate(change.step.name)
                 continue
             if isinstance(change, operations.AddIfb):
                 continue
-            allowed = ({ifb} if isinstance(change, _AT_IFB)
-                       else shaped if isinstance(change, operations.Share)
-                       else (shaped if self.sets_functions else set())
-                       if isinstance(change, operations.SetFunction)
-                       else {uplink} if isinstance(change, _AT_UPLINK)
-                       else shaped | {ifb})
+            allowed = places.get(type(change), shaped | {ifb})
             if change.ifindex not in allowed:
-                raise operations.Refused(
-                    f'{type(change).__name__}: ifindex {change.ifindex} is '
-                    f'not among {allowed}')
+                yield (f'{type(change).__name__}: ifindex {change.ifindex} is '
+                       f'not among {allowed}')
             if isinstance(change, operations.Redirect) and change.ifb != ifb:
-                raise operations.Refused(
-                    f'Redirect: ifb {change.ifb} is not {ifb}')
-            if isinstance(change, _IN_OUR_TREE):
-                trees.add(change.ifindex)
+                yield f'Redirect: ifb {change.ifb} is not {ifb}'
             if isinstance(change, operations.Share) and (
                     not _may_share(change)):
-                raise operations.Refused(
-                    f'Share: no place for {change.part!r} at ifindex '
-                    f'{change.ifindex}')
-        for ifindex in trees:
+                yield f'Share: no place for {change.part!r}'
+        for ifindex in {change.ifindex for change in changes
+                        if isinstance(change, _IN_OUR_TREE)}:
             if not has_our_tree(ifindex):
-                raise operations.Refused(
-                    f"the tree of ifindex {ifindex} is not virtco's")
+                yield f"the tree of ifindex {ifindex} is not virtco's"
 
     def check_nft(self, hook: operations.HookName,
                   changes: Sequence[operations.NftOperation]) -> None:
@@ -113,7 +114,7 @@ def _check_rate(name: vf_rates.Name) -> None:
     """
     if name.port is None:
         return
-    try:
+    with contextlib.suppress(OSError):
         port, rate = (kernel.ask(devlink.request(command, name)) for command
                       in (devlink.PORT_GET, devlink.RATE_GET))
         function, (_, before) = (devlink.read_function(port),
@@ -122,8 +123,6 @@ def _check_rate(name: vf_rates.Name) -> None:
                 function is not None and devices.may_be_port(
                     socket.if_indextoname(function[0])))):
             return
-    except OSError:
-        pass
     raise operations.Refused(f'SetRate: {name} is no port of a VM, or has a '
                              'rate of another program')
 

@@ -24,13 +24,6 @@ TABLE = base.Table(frozenset({('tap1', 5)}), {KEY: 0x11}, {
     'control': CONTROL, 'to': TO, 'others': OTHERS})
 
 
-@pytest.mark.parametrize('found', [
-    show.Drift(classes=('c',)), show.Drift(entries=('e',)),
-    show.Drift(conflict='x')])
-def test_any_difference_is_one(found):
-    assert found and not show.Drift()
-
-
 @given(st.sets(st.sampled_from(sorted(TREE))),
        st.sets(st.sampled_from([0x11, 0x12])))
 def test_classes(missing, slow):

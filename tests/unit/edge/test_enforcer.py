@@ -245,7 +245,7 @@ def test_beside_somebody_elses_qdisc_coflows_are_counted():
     assert 'up1' in found.conflict and 'htb 1:' in found.conflict
     assert found.classifier.table.entries == {key: 0x11}
     assert found.uplink.tree == tree and len(received) == asked + 1
-    assert found.drift().conflict == 'up1 has htb 1:'
+    assert found.drift() == ['up1 has htb 1:']
     # Nothing waits, and readings change nothing.
     found.set_policy(TWO, 201.0)
     assert not found.is_waiting
@@ -334,11 +334,11 @@ def test_drift_names_each_difference_and_changes_nothing():
     before = dict(tree)
     found.classifier.table = classify.Table()
     drift = found.drift()
-    assert tree == before and drift.conflict is None
-    assert [line.partition(' HtbClass')[0] for line in drift.classes] == [
+    assert tree == before
+    assert [line.partition(' HtbClass')[0] for line in drift[:4]] == [
         'missing class 0x21', 'class 0x99 should be', 'class 0x12 should be',
         'surplus class 0x99']
-    assert 'port tap1 is not classified' in drift.entries
+    assert 'port tap1 is not classified' in drift[4:]
 
 
 def test_turns_are_no_difference_for_ports_alone():
@@ -347,10 +347,10 @@ def test_turns_are_no_difference_for_ports_alone():
     for minor in port, 0x11:
         tree[minor] = dataclasses.replace(
             tree[minor], quantum_bytes=2 * tree[minor].quantum_bytes)
-    (line,) = found.drift().classes
+    (line,) = found.drift()
     assert line.startswith('class 0x11 should be')
     del tree[0x11], tree[port]
-    assert set(found.drift().classes) == {
+    assert set(found.drift()) == {
         'missing class 0x11', f'missing class {port:#x}'}
 
 
@@ -472,7 +472,7 @@ def test_functions_of_a_card_without_representors_follow_the_policy(
         (kinds.PASSED_THROUGH, card_rates.SET)]
     assert not found.drift()
     card.rates[0] = vf_rates.Rate(7, 0)
-    assert 'share_mbps=30' in '; '.join(found.drift().classes)
+    assert 'share_mbps=30' in '; '.join(found.drift())
     # An audit sets it again; without the coflow it has none.
     found.reconcile(101.0)
     assert card.rates[0].share_mbps == 30
@@ -607,7 +607,7 @@ def test_virtual_functions_follow_the_policy():
         (), (virtual_functions.OTHERS,), ()]
     rates[one] = rates[one]._replace(share_mbps=1)
     found.functions.forget()
-    assert 'share_mbps=15' in '; '.join(found.drift().classes)
+    assert 'share_mbps=15' in '; '.join(found.drift())
     assert 'rates of virtual functions' in found.cleanup()
     assert list(rates.values()) == [(0, 0, 0), (0, 7, 0)]
 

@@ -469,20 +469,18 @@ def test_packets_of_both_protocols_count_for_an_entry():
             _element('lo', '10.0.0.1', '10.0.0.2', 'udp', 80, count=9),
             [{'concat': ['lo', '10.0.0.3', '10.0.0.2', 'udp', 443]},
              '7000:12']]}}]})
-    reader = nft_listing.Reader(nft_text.INGRESS, json.loads(
-        kernel.listing)['nftables'])
-    assert reader.counted == {
+    assert nft_listing.counted(nft_text.INGRESS, json.loads(
+            kernel.listing)['nftables']) == {
         PORT: model.Counts(16, 2),
         base.Entry(1, '10.0.0.3', '10.0.0.2', 443): model.Counts()}
 
 
 def test_a_name_of_no_device_is_no_device():
     """It came after the names were read; an ifindex stands for itself."""
-    reader = nft_listing.Reader(nft_text.INGRESS, _listing([
+    table = nft_listing.standing(nft_text.INGRESS, _listing([
         _element(dev, '10.0.0.1', '10.0.0.2')
         for dev in ('no-such', '4711', 'lo')], ['pair4']))
-    assert [entry.ifindex for entry in reader.standing().entries] == [
-        -1, 4711, 1]
+    assert [entry.ifindex for entry in table.entries] == [-1, 4711, 1]
 
 
 def test_the_port_tells_which_of_its_destinations_are_read():
