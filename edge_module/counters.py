@@ -45,15 +45,6 @@ _PARENTS: dict[int, Part] = {minors.UNMANAGED: 'unmanaged',
                              minors.CONTROL: 'control'}
 
 
-def _part_of(minor: int) -> Part | None:
-    """Return the part of a leaf class by its minor; None for other classes."""
-    if minor == minors.HOST:
-        return 'host'
-    if minors.is_port(minor) or minors.is_limited_port(minor):
-        return 'unmanaged'
-    return 'control' if minors.is_control(minor) else None
-
-
 class Name(NamedTuple):
     """Key of a counter.
 
@@ -201,14 +192,17 @@ class Counters:
         further, minor = divmod(minor, minors.FURTHER)
         if further and minor not in self._classes:
             return None
-        part, slot = _part_of(minor), minors.limit_of(minor)
         if minor == minors.LINK:
             return Name('uplink')
         if minor in _PARENTS:
             return Name('shared', _PARENTS[minor])
-        if part is not None:
-            return Name('leaf', part, '', where)
-        if slot is not None:
+        if minor == minors.HOST:
+            return Name('leaf', 'host', '', where)
+        if minors.has_turns(minor):
+            return Name('leaf', 'unmanaged', '', where)
+        if minors.is_control(minor):
+            return Name('leaf', 'control', '', where)
+        if (slot := minors.limit_of(minor)) is not None:
             return Name('limited', '', self._limits.get(slot, ''), where)
         if minor not in self._classes:
             return None
@@ -271,23 +265,19 @@ class Counters:
         self._total(_RDMA).update(model.Counts(sent_bytes))
         self._total(_RDMA_RECEIVED).update(model.Counts(received_bytes))
 
-    def rdma_bytes(self) -> int:
-        """Return the bytes that the uplink's card sent past the tree."""
-        return self._total(_RDMA).value.sent_bytes
-
-    def rdma_received_bytes(self) -> int:
-        """Return the bytes of RDMA that the uplink's card received."""
-        return self._total(_RDMA_RECEIVED).value.sent_bytes
-
-    def unshaped_bytes(self) -> int:
-        """Return the bytes that the uplink sent past the tree."""
-        return sum(seen.sent_bytes for name, seen in self._of_kind('uplink')
-                   if name.subject in ('queue', 'rdma'))
-
-    def uplink_bytes(self) -> int:
-        """Return the bytes that the uplink sent, and coflows at further ones.
-        """
-        return sum(seen.sent_bytes for _, seen in self._of_kind('uplink'))
+    def sums(self) -> dict[str, int]:
+        """Return the fields of a report that are bytes of the whole uplink."""
+        sent: collections.Counter[str] = collections.Counter()
+        for name, seen in self._of_kind('uplink'):
+            sent[name.subject] += seen.sent_bytes
+        shared = self.shared()
+        return {
+            'uplink_sent_bytes': sent.total(),
+            'default_sent_bytes': sent['rdma'] + sum(
+                shared[part].sent_bytes for part in ('host', 'unmanaged')),
+            'unshaped_sent_bytes': sent['queue'] + sent['rdma'],
+            'rdma_received_bytes': sum(
+                seen.sent_bytes for _, seen in self._of_kind('received'))}
 
     def shared(self) -> dict[str, reports.PartCounters]:
         """Return the ``shared`` of a report: all but the coflows' data."""
@@ -305,19 +295,15 @@ class Counters:
         return {part: reports.PartCounters(**found)
                 for part, found in sums.items()}
 
-    def _limited_leaves(self) -> list[tuple[int, Name, model.Counts]]:
-        """Return the leaf classes of limited traffic, by slot."""
-        return [(slot, name, seen) for name, seen in self._of_kind('leaf')
-                if (slot := minors.limit_of(_minor_of(name))) is not None]
-
     def limited(self) -> tuple[reports.LimitCounter, ...]:
         """Return the counters of unmanaged traffic by limited host.
 
         The host is None for the class of all other destinations.
         """
         backlog_bytes: collections.Counter[int | None] = collections.Counter()
-        for slot, name, _ in self._limited_leaves():
-            backlog_bytes[slot] += self._backlog_bytes(name)
+        for name, _ in self._of_kind('leaf'):
+            backlog_bytes[minors.limit_of(_minor_of(name))] += (
+                self._backlog_bytes(name))
         return tuple(reports.LimitCounter(
             host=name.target or None, sent_bytes=seen.sent_bytes,
             backlog_bytes=backlog_bytes[minors.limit_of(int(name.where))])
@@ -329,8 +315,9 @@ class Counters:
         The key is empty for the class of all other destinations.
         """
         found: collections.Counter[str] = collections.Counter()
-        for slot, _, seen in self._limited_leaves():
-            found[self._limits.get(slot, '')] += seen.drops
+        for name, seen in self._of_kind('leaf'):
+            if (slot := minors.limit_of(_minor_of(name))) is not None:
+                found[self._limits.get(slot, '')] += seen.drops
         return found
 
     def coflows(self) -> tuple[reports.CoflowCounters, ...]:

@@ -151,15 +151,11 @@ class Enforcer(shaper.Shaper):
 
     def observe(self, stats: Mapping[int, wire.ClassStats], now_s: float
                 ) -> None:
-        if not self.further:
-            super().observe(stats, now_s)
-            return
-        for place, one in enumerate(self.further, 1):
-            one.observe({minor - place * minors.FURTHER: seen
-                         for minor, seen in stats.items()
-                         if minor // minors.FURTHER == place}, now_s)
-        super().observe({minor: seen for minor, seen in stats.items()
-                         if minor < minors.FURTHER}, now_s)
+        for place, one in enumerate(self.uplinks):
+            shaper.Shaper.observe(one, {
+                minor - place * minors.FURTHER: seen
+                for minor, seen in stats.items()
+                if minor // minors.FURTHER == place}, now_s)
 
     @property
     def is_waiting(self) -> bool:

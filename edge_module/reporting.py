@@ -169,19 +169,12 @@ class Readings:
     def counted(self) -> dict[str, Any]:
         """Return the fields of a report that are counters."""
         with self._counting:
-            shared = self.counters.shared()
             return {
+                **self.counters.sums(),
                 'coflows': self.counters.coflows(),
                 'pairs': self.pairs,
                 'peers': self.peers,
-                'uplink_sent_bytes': self.counters.uplink_bytes(),
-                'default_sent_bytes': (
-                    shared['host'].sent_bytes
-                    + shared['unmanaged'].sent_bytes
-                    + self.counters.rdma_bytes()),
-                'unshaped_sent_bytes': self.counters.unshaped_bytes(),
-                'rdma_received_bytes': self.counters.rdma_received_bytes(),
-                'shared': shared,
+                'shared': self.counters.shared(),
                 'unmanaged': reports.UnmanagedCounters(
                     _addresses(self.destinations, edge_policy.MAX_MACS),
                     self.counters.limited()),

@@ -43,7 +43,7 @@ def test_one_reading():
     assert _by_host(entry) == {'h2': 600, 'h3': 300}
     assert {item.host: item.backlog_bytes
             for item in entry.destinations} == {'h2': 7, 'h3': 3}
-    assert seen.uplink_bytes() == 1000
+    assert seen.sums()['uplink_sent_bytes'] == 1000
     assert seen.shared()['host'] == reports.PartCounters(100, 1, 4)
 
 
@@ -58,7 +58,7 @@ def test_coflows_are_counted_on_every_uplink():
             entry.backlog_bytes) == (1800, 4, 7, 21)
     assert _by_host(entry) == {'h2': 1205, 'h3': 600}
     # So that what is left of it, less the coflow's, is of others at the first.
-    assert seen.uplink_bytes() == 1000 + 900
+    assert seen.sums()['uplink_sent_bytes'] == 1000 + 900
     assert seen.shared()['host'] == reports.PartCounters(100, 1, 4)
     # A tree that is made once more counts on by itself.
     stats[further + 0x10] = wire.ClassStats(10)
@@ -67,23 +67,23 @@ def test_coflows_are_counted_on_every_uplink():
     again.add_stats(stats)
     entry, = again.coflows()
     assert (entry.sent_bytes, _by_host(entry)['h2']) == (1810, 1205)
-    assert again.uplink_bytes() == 1000 + 910
+    assert again.sums()['uplink_sent_bytes'] == 1000 + 910
     # The coflow goes, and nothing that was sent is taken back.
     again.name_classes([])
     again.add_stats({minors.LINK: STATS[minors.LINK]})
-    assert again.coflows() == () and again.uplink_bytes() == 1910
+    assert again.coflows() == () and again.sums()['uplink_sent_bytes'] == 1910
 
 
 def test_queues_of_others_are_of_the_uplink():
     """With OVN or Open vSwitch, whatever is in them."""
     seen = _counters()
     seen.add_stats(STATS | {-1: wire.ClassStats(0), -2: wire.ClassStats(70)})
-    assert seen.uplink_bytes() == 1070
+    assert seen.sums()['uplink_sent_bytes'] == 1070
     seen.add_stats(STATS | {-3: wire.ClassStats(5)})
-    assert seen.uplink_bytes() == 1075
+    assert seen.sums()['uplink_sent_bytes'] == 1075
     again = counters.Counters(json.loads(json.dumps(seen.to_rows())))
     again.add_stats(STATS | {-2: wire.ClassStats(1), -3: wire.ClassStats(6)})
-    assert again.uplink_bytes() == 1077
+    assert again.sums()['uplink_sent_bytes'] == 1077
     assert seen.shared()['host'] == reports.PartCounters(100, 1, 4)
 
 
@@ -133,7 +133,7 @@ def test_coflow_stays_until_its_classes_are_gone():
     assert seen.coflows()[0].sent_bytes == 900
     seen.add_stats({1: STATS[1], 2: STATS[2]})
     assert not seen.coflows()
-    assert seen.uplink_bytes() == 1000
+    assert seen.sums()['uplink_sent_bytes'] == 1000
 
 
 def test_coflow_that_left_without_a_kernel_is_forgotten():
@@ -270,7 +270,7 @@ def test_rows_of_another_version_are_left_out():
     seen = counters.Counters([
         row, ['uplink', '', '', '', 4, 3],
         [['something', '', '', ''], [1, 1, 1], [1, 1, 1]]])
-    assert seen.uplink_bytes() == 7
+    assert seen.sums()['uplink_sent_bytes'] == 7
     assert json.loads(json.dumps(seen.to_rows())) == [[*row]]
 
 
