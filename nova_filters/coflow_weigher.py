@@ -58,7 +58,7 @@ class CoflowWeigher(weights.BaseHostWeigher):
         if answer is None:
             return {}
         if answer['status'] != 'planned':
-            if self._told.add(request.request_id(spec)):
+            if self._told.put(request.request_id(spec)):
                 LOG.warning('Instance %s is scheduled without virtco: %s',
                             spec.instance_uuid, answer.get('why'))
             return {}

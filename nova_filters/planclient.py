@@ -11,6 +11,7 @@ placed by the plan that came with an earlier answer.
 """
 
 from collections.abc import Callable
+from concurrent import futures
 import dataclasses
 import json
 import threading
@@ -199,7 +200,13 @@ class PlanClient:
             request.warn(instance_uuid, error)
             return None
         except connection.Unanswered as error:
-            self._note_failure(instance_uuid, error, wait_s)
+            # A call that had less than its full time tells nothing.
+            if wait_s < self._timeout_s:
+                self._breaker.undecided()
+                LOG.debug('Instance %s: %s', instance_uuid, error)
+            elif self._breaker.failed():
+                LOG.warning('Servers are scheduled without virtco, first '
+                            'instance %s: %s', instance_uuid, error)
             return None
         finally:
             request.spent_s += time.monotonic() - since_s
@@ -236,16 +243,6 @@ class PlanClient:
                         'display_name': None, 'hosts': offers()}, LATE_S)
         return {'status': 'planned', 'hosts': [{'host': host}]}
 
-    def _note_failure(self, instance_uuid: str, error: Exception,
-                      wait_s: float) -> None:
-        """Open the breaker if the call had its full time."""
-        if wait_s < self._timeout_s:
-            self._breaker.undecided()
-            LOG.debug('Instance %s: %s', instance_uuid, error)
-        elif self._breaker.failed():
-            LOG.warning('Servers are scheduled without virtco, first '
-                        'instance %s: %s', instance_uuid, error)
-
     def _call(self, instance_uuid: str, body: dict[str, Any], wait_s: float
               ) -> dict[str, Any]:
         """Call the controller in a thread of its own.
@@ -258,26 +255,25 @@ class PlanClient:
         if not self._calls.acquire(timeout=wait_s):
             raise connection.Unanswered(
                 url=self._link.url, why=f'{MAX_CALLS} calls are under way')
-        done = threading.Event()
-        outcome: list[Any] = []
+        outcome: futures.Future[bytes] = futures.Future()
 
         def run() -> None:
             try:
-                outcome.append(self._link.send(
+                outcome.set_result(self._link.send(
                     'PUT', f'/v1/placements/{instance_uuid}', body, wait_s))
             except Exception as error:
-                outcome.append(error)
+                outcome.set_exception(error)
             finally:
                 self._calls.release()
-                done.set()
 
         threading.Thread(target=run, daemon=True,
                          name='virtco-place').start()
-        if not done.wait(max(0.0, deadline - time.monotonic())):
-            raise connection.Unanswered(url=self._link.url, why='timed out')
-        if isinstance(outcome[0], Exception):
-            raise outcome[0]
-        return self._checked(outcome[0])
+        try:
+            return self._checked(outcome.result(
+                max(0.0, deadline - time.monotonic())))
+        except futures.TimeoutError as error:
+            raise connection.Unanswered(url=self._link.url,
+                                        why='timed out') from error
 
     def _checked(self, content: bytes) -> dict[str, Any]:
         """Check that the answer has the shape that the weigher relies on."""

@@ -195,7 +195,7 @@ def _may_have_metadata(spec: Any) -> bool:
         LOG.warning('Cannot look for virtco metadata of instance %s: %s',
                     spec.instance_uuid, error)
     # Nor is a query repeated that failed: filter and weigher both ask.
-    _without_metadata.add(key)
+    _without_metadata.put(key)
     return False
 
 

@@ -186,7 +186,7 @@ def test_the_multiplier_is_an_option(conf):
 
 def test_what_was_seen_lately_is_bounded():
     found = recent.Recent(2)
-    assert [found.add(key) for key in 'aabca'] == [
+    assert [found.put(key) for key in 'aabca'] == [
         True, False, True, True, True]
     assert 'c' in found and 'a' in found and 'b' not in found
     kept = recent.Recent(2)
