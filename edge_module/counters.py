@@ -265,7 +265,7 @@ class Counters:
         self._total(_RDMA).update(model.Counts(sent_bytes))
         self._total(_RDMA_RECEIVED).update(model.Counts(received_bytes))
 
-    def sums(self) -> dict[str, int]:
+    def sums(self) -> dict[str, float]:
         """Return the fields of a report that are bytes of the whole uplink."""
         sent: collections.Counter[str] = collections.Counter()
         for name, seen in self._of_kind('uplink'):

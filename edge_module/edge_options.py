@@ -198,20 +198,14 @@ between hypervisors must pass both.
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:
-    """Register the options of the edge module."""
-    conf.register_opts(EDGE_OPTS, group=EDGE)
-    conf.register_opts(PROBE_OPTS, group=PROBE)
-    ks_loading.register_auth_conf_options(conf, AUTH)
-    conf.register_opts(_tls_opts(), group=AUTH)
-
-
-def _tls_opts() -> list[Any]:
-    return [opt for opt in ks_loading.get_session_conf_options()
-            if opt.dest in ('cafile', 'certfile', 'keyfile', 'insecure')]
+    """Register the options of :func:`list_opts`, each in its group."""
+    for group, options in list_opts():
+        conf.register_opts(options, group=group)
 
 
 def list_opts() -> list[tuple[str, list[Any]]]:
     """Return (group, options) pairs for oslo.config's generator."""
+    tls = [opt for opt in ks_loading.get_session_conf_options()
+           if opt.dest in ('cafile', 'certfile', 'keyfile', 'insecure')]
     return [(EDGE, EDGE_OPTS), (PROBE, PROBE_OPTS),
-            (AUTH, ks_loading.get_auth_common_conf_options()
-             + _tls_opts())]
+            (AUTH, ks_loading.get_auth_common_conf_options() + tls)]

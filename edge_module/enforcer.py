@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import contextlib
 import dataclasses
 import functools
+from typing import TYPE_CHECKING
 
 from edge_module import card_rates
 from edge_module import kernel_events
@@ -29,6 +30,9 @@ from virtco import exception
 from virtco import units
 from virtco.wire import edge_policy
 
+if TYPE_CHECKING:
+    from edge_module.ports import ovsdb
+
 
 class Enforcer(shaper.Shaper):
     """Applies policies to a host's uplinks and its VM ports.
@@ -41,7 +45,7 @@ class Enforcer(shaper.Shaper):
     def __init__(self, uplink: htb.Uplink, classifier: nft.NftClassifier,
                  speed_bps: Callable[[], float], *,
                  settings: model.TreeSettings = model.TreeSettings(),
-                 guard: shaper.Guard | None = None,
+                 guard: 'ovsdb.OvsGuard | None' = None,
                  receiver: edge_receiver.Receiver | None = None,
                  further: Sequence[shaper.Shaper] = (),
                  sets_functions: bool = False):

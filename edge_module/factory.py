@@ -60,7 +60,7 @@ class Parts:
             self.ports = self.database = ovsdb.OvsDb(
                 conf.edge.ovsdb_connection)
 
-    def guard(self, dev: str) -> shaper.Guard | None:
+    def guard(self, dev: str) -> 'ovsdb.OvsGuard | None':
         """Make the guard of an uplink; None without Open vSwitch."""
         if self.database is None:
             return None
@@ -114,11 +114,13 @@ class Parts:
             overhead_bytes=options.wire_overhead_bytes,
             frame_min_bytes=options.wire_overhead_bytes
             and FRAME_MIN_BYTES + options.wire_overhead_bytes)
+        speeds_bps = {dev: functools.partial(
+            link_speed.egress_bps, self.conf, dev)
+            for dev in (options.uplink_dev, *options.further_uplinks)}
         try:
-            rate_bps = link_speed.egress_bps(self.conf)
+            rate_bps = speeds_bps[options.uplink_dev]()
             further = [shaper.Shaper(
-                htb.Uplink(self.kernel, dev),
-                functools.partial(link_speed.egress_bps, self.conf, dev),
+                htb.Uplink(self.kernel, dev), speeds_bps[dev],
                 settings=settings, guard=self.guard(dev), is_further=True)
                 for dev in options.further_uplinks]
         except exception.NotFound as error:
@@ -128,7 +130,7 @@ class Parts:
             ) from error
         return edge_enforcer.Enforcer(
             htb.Uplink(self.kernel, options.uplink_dev), self.classifier(),
-            lambda: link_speed.egress_bps(self.conf), settings=settings,
+            speeds_bps[options.uplink_dev], settings=settings,
             guard=self.guard(options.uplink_dev),
             receiver=self.receiver(rate_bps), further=further,
             sets_functions=options.set_vf_rates)

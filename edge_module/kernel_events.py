@@ -36,7 +36,7 @@ _GENMSG_BYTES = 4
 _BUFFER_BYTES = 4 * 1024 * 1024
 # Classic BPF: load a byte, compare, accept or drop.
 _LOAD_BYTE, _JUMP_IF_EQUAL, _RETURN = 0x30, 0x15, 0x06
-_STATEMENT, _JUMP = struct.Struct('HxxI'), struct.Struct('HBBI')
+_INSTRUCTION = struct.Struct('HBBI')
 _PROGRAM = struct.Struct('HP')
 _PORT_TOP_BYTE = 15 if struct.pack('=H', 1)[0] else 12
 
@@ -180,11 +180,11 @@ def _is_own(body: bytes) -> bool:
 
 
 def _drop_own(sock: socket.socket) -> None:
-    program = b''.join((
-        _STATEMENT.pack(_LOAD_BYTE, _PORT_TOP_BYTE),
-        _JUMP.pack(_JUMP_IF_EQUAL, 0, 1, kernel.PORTS >> 24),
-        _STATEMENT.pack(_RETURN, 0),
-        _STATEMENT.pack(_RETURN, 0xFFFFFFFF)))
-    code = ctypes.create_string_buffer(program, len(program))
+    program = (
+        (_LOAD_BYTE, 0, 0, _PORT_TOP_BYTE),
+        (_JUMP_IF_EQUAL, 0, 1, kernel.PORTS >> 24),
+        (_RETURN, 0, 0, 0), (_RETURN, 0, 0, 0xFFFFFFFF))
+    code = ctypes.create_string_buffer(
+        b''.join(_INSTRUCTION.pack(*one) for one in program))
     sock.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, _PROGRAM.pack(
-        len(program) // _JUMP.size, ctypes.addressof(code)))
+        len(program), ctypes.addressof(code)))

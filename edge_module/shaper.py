@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import threading
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from oslo_log import log as logging
 
@@ -24,6 +24,9 @@ from edge_module.tcplan import turns
 from virtco import exception
 from virtco import units
 from virtco.wire import edge_policy
+
+if TYPE_CHECKING:
+    from edge_module.ports import ovsdb
 
 LOG = logging.getLogger(__name__)
 
@@ -44,28 +47,6 @@ def some(items: Sequence[str]) -> str:
                                         else '')
 
 
-class Guard(Protocol):
-    """Guard that keeps another program, such as Open vSwitch, from shaping
-    the uplink.
-    """
-
-    def ensure(self) -> None:
-        """Make the other program leave the uplink's qdisc alone.
-
-        :raises virtco.exception.QdiscConflict: when it shapes the uplink.
-        """
-
-    @property
-    def sharer(self) -> str | None:
-        """Name of the program that may put classes at the uplink's root."""
-
-    def was_lost(self) -> bool:
-        """Return whether the state set by :meth:`ensure` changed; cheap."""
-
-    def remove(self) -> bool:
-        """Undo the changes of :meth:`ensure`; False when there were none."""
-
-
 class Shaper:
     """Applies policies to one uplink.
 
@@ -80,7 +61,7 @@ class Shaper:
 
     def __init__(self, uplink: htb.Uplink, speed_bps: Callable[[], float], *,
                  settings: model.TreeSettings = model.TreeSettings(),
-                 guard: Guard | None = None,
+                 guard: 'ovsdb.OvsGuard | None' = None,
                  is_further: bool = False):
         self.speed_bps = speed_bps
         self.link_bps = speed_bps()
@@ -90,7 +71,7 @@ class Shaper:
         self.grace_s = GRACE_S
         self._seen_link: tuple[int, int, float] | None = None
         self.tree = edge_tree.TreeKeeper(uplink)
-        self._made = shape.Made()
+        self._made: shape.Made = {}
         self._early = early_packets.EarlyPackets()
         self.policy: edge_policy.EdgePolicy | None = None
         self.n_past = 0

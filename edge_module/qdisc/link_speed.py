@@ -27,17 +27,15 @@ def speed_bps(dev: str) -> float:
     return float(mbps * 1e6)
 
 
-def egress_bps(conf: cfg.ConfigOpts, further: str | None = None) -> float:
+def egress_bps(conf: cfg.ConfigOpts, dev: str) -> float:
     """Return the usable rate of an uplink for sending, in bit/s.
 
-    :param further: one of ``[edge] further_uplinks``; None: ``uplink_dev``.
+    :param dev: ``[edge] uplink_dev``, or one of ``further_uplinks``.
     :raises virtco.exception.NotFound: when neither the configuration nor the
         device tells it.
     """
-    options = conf.edge
-    rate_bps = (options.link_egress_bps if further is None
-                else options.further_uplinks[further]) or speed_bps(
-                    further or options.uplink_dev)
+    rate_bps = conf.edge.further_uplinks.get(
+        dev, conf.edge.link_egress_bps) or speed_bps(dev)
     return float((1 - conf.edge.link_margin) * rate_bps)
 
 

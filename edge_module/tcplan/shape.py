@@ -178,20 +178,9 @@ def _control_class(minor: int, base: model.Tree,
         packet_bytes=model.WHOLE_BYTES)
 
 
-@dataclasses.dataclass(slots=True)
-class Made:
-    """Cache of the classes of each coflow, for :func:`build_tree`.
-
-    Of ten thousand coflows, most are unchanged from one policy to the next.
-
-    :ivar within: link, scale and settings for which the classes were made.
-    :ivar classes: the coflow and its classes by minor.
-    """
-
-    within: object = None
-    classes: dict[int, tuple[edge_policy.CoflowClass,
-                             tuple[model.HtbClass, ...]]] = dataclasses.field(
-                                 default_factory=dict)
+#: Classes of each coflow by the arguments that they were made of: of ten
+#: thousand coflows, most are unchanged from one policy to the next.
+Made = dict[tuple[object, ...], tuple[model.HtbClass, ...]]
 
 
 def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
@@ -252,18 +241,13 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
                else policy.classes)
     scale = _scale(classes, max(
         0.0, link_bps - model.kept_bps(base) - queues_bps), settings)
-    made = made if made is not None else Made()
-    within = link_bps, scale, settings
-    before = made.classes if made.within == within else {}
-    made.within, made.classes = within, {}
+    before, made = dict(made or {}), {} if made is None else made
+    made.clear()
     for coflow in classes:
-        known = before.get(coflow.minor)
-        if known is None or known[0] != coflow:
-            known = coflow, tuple(
-                _on_wire(item, settings) for item in _coflow_classes(
-                    coflow, link_bps, scale, settings))
-        made.classes[coflow.minor] = known
-        tree.update((item.minor, item) for item in known[1])
+        within = coflow, link_bps, scale, settings
+        made[within] = before.get(within) or tuple(
+            _on_wire(item, settings) for item in _coflow_classes(*within))
+        tree.update((item.minor, item) for item in made[within])
     return tree
 
 

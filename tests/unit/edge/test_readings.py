@@ -199,7 +199,7 @@ def conf():
 def test_the_speed_of_the_link_leaves_a_margin(conf):
     conf.set_override('link_margin', 0.25, 'edge')
     conf.set_override('link_egress_bps', 4e9, 'edge')
-    assert link_speed.egress_bps(conf) == 3e9
+    assert link_speed.egress_bps(conf, 'up1') == 3e9
     assert link_speed.ingress_bps(conf, 3e9) == 3e9
     conf.set_override('link_ingress_bps', 1e9, 'edge')
     assert link_speed.ingress_bps(conf, 3e9) == 0.75e9
@@ -208,7 +208,7 @@ def test_the_speed_of_the_link_leaves_a_margin(conf):
 def test_a_link_without_a_speed_wants_an_option(conf):
     conf.set_override('uplink_dev', 'nobody', 'edge')
     with pytest.raises(exception.NotFound):
-        link_speed.egress_bps(conf)
+        link_speed.egress_bps(conf, 'nobody')
     with pytest.raises(exception.Invalid, match='nobody reports no speed'):
         factory.Parts(conf, None).enforcer()
 
