@@ -103,7 +103,8 @@ class Counters:
         # Limited hosts by slot; coflow and host by minor.
         self._limits: dict[int, str] = {}
         self._classes: dict[int, tuple[str, str]] = {}
-        self._in_policy: set[int] = set()
+        #: Minors of the policy's coflows and destinations.
+        self.coflow_minors: Set[int] = set()
         self._of_class: dict[int, list[Total]] | None = None
         for row in saved:
             # A row of another version is left out.
@@ -135,12 +136,8 @@ class Counters:
             for child in coflow.destinations:
                 named[child.minor] = coflow.coflow_id, child.host
         self._classes.update(named)
-        self._in_policy = set(named)
+        self.coflow_minors = set(named)
         self._of_class = None
-
-    def coflow_minors(self) -> Set[int]:
-        """Return the minors of the policy's coflows and destinations."""
-        return self._in_policy
 
     def add_stats(self, stats: Mapping[int, wire.ClassStats]) -> None:
         """Take in one dump of the classes.
@@ -158,22 +155,19 @@ class Counters:
     def _follow(self, classes: Set[int]) -> dict[int, list[Total]]:
         """Return the totals of the kernel's classes; delete those without."""
         self._classes = {minor: of for minor, of in self._classes.items()
-                         if minor in classes or minor in self._in_policy}
+                         if minor in classes or minor in self.coflow_minors}
         for name in [name for name in self.totals if name.kind in _OF_OWNERS
                      and name != self._name_of(int(name.where))]:
             del self.totals[name]
-        self._fold(classes)
-        return {minor: list(map(self._total, self._names_of(minor)))
-                for minor in classes}
-
-    def _fold(self, classes: Set[int]) -> None:
-        """Add up the totals of deleted leaves of each part."""
+        # Leaves that are gone are added up for each part.
         for name in [name for name in self.totals
                      if name.kind == 'leaf' and name.where
                      and int(name.where) not in classes]:
             into = self._total(name._replace(where=''))
             into.base = model.Counts(*map(operator.add, into.base,
-                                    self.totals.pop(name).value))
+                                          self.totals.pop(name).value))
+        return {minor: list(map(self._total, self._names_of(minor)))
+                for minor in classes}
 
     def _names_of(self, minor: int) -> Iterator[Name]:
         """Yield the names of the counters that count a class."""

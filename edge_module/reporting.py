@@ -130,7 +130,7 @@ class Readings:
         least seconds until the next look.
         """
         with self._counting:
-            coflows = self.counters.coflow_minors()
+            coflows = self.counters.coflow_minors
         if not coflows:
             return False, 0.0
         start_s = time.thread_time()

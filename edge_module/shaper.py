@@ -205,7 +205,7 @@ class Shaper:
 
         :returns: minors of the classes that leave.
         """
-        self.tree.ensure_known()
+        self.tree.current()
         wanted = self.desired_tree()
         if self.policy is None:
             return self.tree.add(wanted).leave

@@ -103,7 +103,10 @@ class Uplink:
                 ours.parent == wire.INSIDE and not self._has_sieve()):
             root = next((qdisc for qdisc in qdiscs if qdisc.handle
                          and qdisc.parent == wire.TC_H_ROOT), None)
-            if root is None or self._may_be_inside(root):
+            if root is None or (
+                    root.kind == 'htb' and root.handle == shared_root.HANDLE
+                    and any(wire.handle_of(body) == shared_root.LINK
+                            for body in self._dump_others())):
                 return Snapshot(False, None, {}, {}, root is not None)
             return Snapshot(False, f'{root.kind} {root.handle >> 16:x}:',
                             {}, {})
@@ -142,12 +145,6 @@ class Uplink:
         return any(map(shared_root.is_sieve, self.kernel.tc_dump(
             wire.dump_request(wire.RTM_GETTFILTER, self.ifindex(),
                               shared_root.HANDLE))))
-
-    def _may_be_inside(self, root: wire.Qdisc) -> bool:
-        """Return whether a root has the layout of :mod:`.shared_root`."""
-        return root.kind == 'htb' and root.handle == shared_root.HANDLE and (
-            any(wire.handle_of(body) == shared_root.LINK
-                for body in self._dump_others()))
 
     def stats(self) -> dict[int, wire.ClassStats]:
         """Read the counters of the classes; empty while our qdisc is absent.

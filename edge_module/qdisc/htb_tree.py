@@ -50,13 +50,6 @@ class TreeKeeper:
         """Whether something is left to do, now or later."""
         return bool(self._draining or self._leaving)
 
-    def ensure_known(self) -> None:
-        """Read the kernel, unless it is known.
-
-        :raises virtco.exception.VirtcoException: as :meth:`change`.
-        """
-        self._current()
-
     def forget(self) -> None:
         """Read the kernel before the next change."""
         self._known = None
@@ -66,7 +59,7 @@ class TreeKeeper:
 
         :raises virtco.exception.VirtcoException: as :meth:`change`.
         """
-        tree = self._current()
+        tree = self.current()
         self._draining = {}
         return self._become(tree, {**wanted, **tree})
 
@@ -78,7 +71,7 @@ class TreeKeeper:
             uplink; nothing is changed.
         :raises virtco.exception.VirtcoException: when the kernel refuses.
         """
-        tree = self._current()
+        tree = self.current()
         self._draining = self._held_up(wanted, tree)
         return self._become(tree, steps.hold(wanted, tree, self._draining,
                                              settings))
@@ -96,7 +89,11 @@ class TreeKeeper:
             raise
         return update
 
-    def _current(self) -> model.Tree:
+    def current(self) -> model.Tree:
+        """Return the kernel's tree, which is read unless it is known.
+
+        :raises virtco.exception.VirtcoException: as :meth:`change`.
+        """
         ifindex = self.uplink.ifindex()
         if self._known is None or self._known[0] != ifindex:
             self._known = ifindex, self._read()
@@ -181,23 +178,17 @@ class TreeKeeper:
         """Return whether :meth:`delete` has something to do."""
         return any(now_s >= due_s for due_s in self._leaving.values())
 
-    def _still_sending(self, due: Iterable[int], now_s: float) -> set[int]:
-        """Return the leaves to delete later, as they would drop their queue.
-
-        A leaf is on the list for _PATIENCE_S at most.
-        """
-        stats = self.uplink.class_stats()
-        return {minor for minor in due
-                if stats.get(minor, wire.NO_STATS).backlog_bytes
-                and now_s < self._leaving[minor] + _PATIENCE_S}
-
     def delete(self, wanted: model.Tree, now_s: float) -> list[int]:
         """Delete the classes whose time is over; which these were."""
-        tree = self._current()
+        tree = self.current()
         update = steps.plan_update(tree, wanted)
         due = {minor for minor in update.leave
                if now_s >= self._leaving.get(minor, math.inf)}
-        due -= self._still_sending(due, now_s)
+        # A leaf would drop its queue; it is waited for _PATIENCE_S at most.
+        stats = self.uplink.class_stats()
+        due -= {minor for minor in due
+                if stats.get(minor, wire.NO_STATS).backlog_bytes
+                and now_s < self._leaving[minor] + _PATIENCE_S}
         # A parent stays until all of its children go.
         staying = {item.parent for item in tree.values()
                    if item.minor not in due}

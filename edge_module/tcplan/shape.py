@@ -62,7 +62,9 @@ def base_tree(link_bps: float, default_rate_bps: float,
         model.HtbClass(
             minors.HOST, minors.LINK, host, link, HOST_PRIO,
             settings.min_quantum_bytes,
-            *_shared_leaf(link, default, settings),
+            # The least rate at which the queue may drain.
+            model.leaf_limit_bytes(default, settings),
+            model.leaf_packet_bytes(default, link, settings),
             burst_bytes=HOST_BURST_BYTES),
         inner(minors.UNMANAGED, minors.LINK,
               max(model.IDLE_RATE_BPS, default - host), link),
@@ -83,7 +85,8 @@ def receiver_tree(link_bps: float, default_rate_bps: float, minor: int
         minors.HOST, minors.LINK,
         min(link.rate_bps, model.whole_bps(default_rate_bps)), link.ceil_bps,
         model.LOWEST_PRIO, settings.min_quantum_bytes,
-        *_shared_leaf(link_bps, link_bps, settings))
+        model.leaf_limit_bytes(link_bps, settings),
+        model.leaf_packet_bytes(link_bps, link_bps, settings))
     return {item.minor: item for item in (link, default, dataclasses.replace(
         default, minor=minor, rate_bps=link.rate_bps - default.rate_bps,
         prio=0))}
@@ -93,17 +96,6 @@ def _on_wire(item: model.HtbClass, settings: model.TreeSettings
              ) -> model.HtbClass:
     return dataclasses.replace(item, overhead_bytes=settings.overhead_bytes,
                                frame_min_bytes=settings.frame_min_bytes)
-
-
-def _shared_leaf(link_bps: float, default_rate_bps: float,
-                 settings: model.TreeSettings) -> tuple[int, int]:
-    """Return (queue bytes, largest packet) of a leaf of other traffic.
-
-    The queue is sized by ``default_rate_bps``, the least rate at which it may
-    drain.
-    """
-    return (model.leaf_limit_bytes(default_rate_bps, settings),
-            model.leaf_packet_bytes(default_rate_bps, link_bps, settings))
 
 
 def _port_class(minor: int, base: model.Tree) -> model.HtbClass:
@@ -239,8 +231,9 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
         tree[minor] = _with_turn(tree[minor], turns[minor], settings)
     classes = (_shared(policy.classes, link_bps) if n_past
                else policy.classes)
-    scale = _scale(classes, max(
-        0.0, link_bps - model.kept_bps(base) - queues_bps), settings)
+    room_bps = max(0.0, link_bps - model.kept_bps(base) - queues_bps)
+    total_bps = sum(_coflow_rate(coflow, settings) for coflow in classes)
+    scale = 1.0 if total_bps <= room_bps else room_bps / total_bps
     before, made = dict(made or {}), {} if made is None else made
     made.clear()
     for coflow in classes:
@@ -281,20 +274,6 @@ def in_proportion(policy: edge_policy.EdgePolicy, link_bps: float
                 for limit in policy.unmanaged.limits)))
 
 
-def _turn_bytes(place: int, link_bps: float, settings: model.TreeSettings
-                ) -> int:
-    """Return the bytes that a coflow may borrow from the link in one turn.
-
-    Each coflow's turn is 8 times the next one's, so the first coflow with
-    queued data gets most of the unused rate.
-
-    :param place: in the host's order, from 0.
-    """
-    longest = min(settings.max_turn_bytes,
-                  units.bps_to_bytes_per_s(link_bps) * settings.turn_s)
-    return max(1, int(longest) // int(TURN_PART ** place))
-
-
 def _shared(classes: tuple[edge_policy.CoflowClass, ...], link_bps: float
             ) -> tuple[edge_policy.CoflowClass, ...]:
     """Return the coflows of an expired policy with shares of the whole link.
@@ -325,21 +304,15 @@ def _coflow_rate(coflow: edge_policy.CoflowClass, settings: model.TreeSettings
     return max(settings.floor_bps, coflow.rate_bps, children)
 
 
-def _scale(classes: Iterable[edge_policy.CoflowClass], room_bps: float,
-           settings: model.TreeSettings) -> float:
-    """Return the factor, at most 1, that makes the guaranteed rates fit.
-
-    :param room_bps: rate left for the coflows' data.
-    """
-    total = sum(_coflow_rate(coflow, settings) for coflow in classes)
-    return 1.0 if total <= room_bps else room_bps / total
-
-
 def _coflow_classes(coflow: edge_policy.CoflowClass, link_bps: float,
                     scale: float, settings: model.TreeSettings
                     ) -> Iterable[model.HtbClass]:
     """Yield a coflow's class, then its children for destinations."""
-    turn_bytes = _turn_bytes(coflow.prio, link_bps, settings)
+    # Each coflow's turn is 8 times the next one's in the host's order, so the
+    # first coflow with queued data gets most of the unused rate.
+    turn_bytes = max(1, int(min(
+        settings.max_turn_bytes, units.bps_to_bytes_per_s(link_bps)
+        * settings.turn_s)) // int(TURN_PART ** coflow.prio))
     child_rates = [
         model.whole_bps(max(settings.floor_bps, child.rate_bps) * scale)
         for child in coflow.destinations]
