@@ -20,30 +20,22 @@ from virtco.wire import reports
 class Flow:
     """Throughput of one bulk TCP connection, measured at the receiver.
 
-    :ivar rate_bps: steady rate of payload, without the first quarter.
-    :ivar windows_bytes: payload received in each window; the first window
-        starts at the first byte, or at the common start of a round.
-    :ivar overhead: ratio of a full frame's bytes to its payload.
+    A connection with a start belongs to a round that is to fill a link, which
+    counts whole frames; of others the payload counts.
+
+    :ivar rate_bps: steady rate of payload, without the first quarter; in a
+        round the mean rate of frames.
+    :ivar windows_bytes: payload or frames received in each window; the first
+        window starts at the first byte, or at the common start of a round.
     """
 
     rate_bps: float
     windows_bytes: tuple[int, ...]
-    overhead: float = 1.0
 
     @property
     def sent_bytes(self) -> int:
-        """Payload that arrived in all windows, in bytes."""
+        """Bytes that arrived in all windows."""
         return sum(self.windows_bytes)
-
-    def in_frames(self, window_s: float) -> 'Flow':
-        """Return the flow in bytes of whole frames, with the mean rate.
-
-        :param window_s: length of a window.
-        """
-        windows = tuple(round(one * self.overhead)
-                        for one in self.windows_bytes)
-        return Flow(units.bytes_per_s_to_bps(
-            sum(windows) / (len(windows) * window_s)), windows)
 
 
 class _Counted(msgspec.Struct, frozen=True):
@@ -59,8 +51,8 @@ def transfer(address: str, port: int, asked: protocol.Bulk,
     """Send as much as one TCP connection can, within bounds.
 
     :param start_s: time to begin, on the clock of time.monotonic; None for at
-        once. A connection with a start belongs to a round that is to fill a
-        link, so it bypasses the uplink's classes as trains do.
+        once. A connection with a start bypasses the uplink's classes as trains
+        do.
     :raises protocol.ProbeError: when there is no result, with the reason.
     """
     begin_s = max(time.monotonic(), start_s or 0.0)
@@ -79,7 +71,14 @@ def transfer(address: str, port: int, asked: protocol.Bulk,
         except OSError as error:
             raise protocol.ProbeError(f'cannot send: {error}') from None
         windows = _read_counted(control.receive('flow')).windows_bytes
-        return Flow(_steady_bps(windows), windows, _overhead(control.sock))
+        if start_s is None:
+            return Flow(_steady_bps(windows), windows)
+        frame_bytes = protocol.mtu(control.sock) + protocol.ETHERNET_BYTES
+        overhead = frame_bytes / control.sock.getsockopt(
+            socket.IPPROTO_TCP, socket.TCP_MAXSEG)
+        windows = tuple(round(one * overhead) for one in windows)
+        return Flow(units.bytes_per_s_to_bps(sum(windows) / (
+            asked.window_s * max(1, len(windows)))), windows)
 
 
 def _prepare(sock: socket.socket, settings: sender.Settings) -> None:
@@ -97,11 +96,6 @@ def _fill(sock: socket.socket, stop_s: float, left_bytes: int) -> None:
         size_bytes = min(left_bytes, len(chunk))
         sock.sendall(chunk[:size_bytes])
         left_bytes -= size_bytes
-
-
-def _overhead(sock: socket.socket) -> float:
-    mss_bytes = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
-    return (protocol.mtu(sock) + protocol.ETHERNET_BYTES) / mss_bytes
 
 
 def _steady_bps(windows_bytes: tuple[int, ...]) -> float:

@@ -105,7 +105,13 @@ class ProbeService:
             reports.Measurement, probe_id=key.probe_id, src=self._host,
             dst=str(probe['peer']))
         if probe.get('kind') == 'bulk':
-            flow = self._bulk(probe, key)
+            asked, start_s = (protocol.read_bulk(probe),
+                              protocol.start_of(probe))
+            self._pace.admit()
+            flow = bulk.transfer(probe['address'], probe['port'], asked,
+                                 self._settings, key, start_s)
+            if flow.rate_bps <= 0:
+                raise protocol.ProbeError('the connection was too short')
             return measurement(
                 rate_bps=flow.rate_bps, sent_bytes=flow.sent_bytes,
                 windows_bytes=list(flow.windows_bytes), method='bulk')
@@ -119,16 +125,3 @@ class ProbeService:
             loss=found.loss, rtt_s=found.rtt.min_s,
             rtt_median_s=found.rtt.median_s, rtt_p99_s=found.rtt.p99_s,
             sent_bytes=found.sent_bytes, method='train')
-
-    def _bulk(self, probe: dict[str, Any], key: protocol.Key) -> bulk.Flow:
-        asked = protocol.read_bulk(probe)
-        start_s = protocol.start_of(probe)
-        self._pace.admit()
-        flow = bulk.transfer(probe['address'], probe['port'], asked,
-                               self._settings, key, start_s)
-        if (flow.rate_bps if start_s is None else flow.sent_bytes) <= 0:
-            raise protocol.ProbeError('the connection was too short')
-        if start_s is not None:
-            # A round fills links, which count whole frames.
-            flow = flow.in_frames(asked.window_s)
-        return flow

@@ -16,12 +16,6 @@ from edge_module.probe import train_sender as sender
 LOOPBACK = '127.0.0.1'
 
 
-def test_frames_are_counted_window_by_window():
-    found = bulk.Flow(1e9, (100, 0, 51), 1.5).in_frames(0.25)
-    assert found == bulk.Flow(226 * 8 / 0.75, (150, 0, 76))
-    assert (found.sent_bytes, found.overhead) == (226, 1.0)
-
-
 @pytest.mark.parametrize('windows, rate_bps', [
     ((), 0.0), ((9,), 0.0), ((9, 5), 9 * 8 / 0.01),
     ((1, 2, 3), 3 * 8 / 0.02), ((10 ** 6, 1, 2, 4, 9 ** 6),
@@ -85,14 +79,6 @@ def test_a_round_fills_the_link_past_the_classes(bypasses):
         (socket.SOL_SOCKET, socket.SO_PRIORITY, 0x70000000)] * bypasses
 
 
-def test_headers_take_their_part_of_a_full_frame():
-    with socket.create_server((LOOPBACK, 0)) as server, (
-            socket.create_connection(server.getsockname())) as sock:
-        mss_bytes = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG)
-        frame_bytes = protocol.mtu(sock) + 14
-        assert bulk._overhead(sock) == frame_bytes / mss_bytes > 1
-
-
 class Control:
     """Of a responder that says ``answer`` after all was sent."""
 
@@ -123,7 +109,10 @@ def ends():
 def test_a_connection_begins_at_its_time_and_ends(
         monkeypatch, clock, ends, start_s, slept, deadline_s):
     near, far = ends
-    control = Control(near, {'windows_bytes': [5, 6]})
+    control = Control(near, {'windows_bytes': [5000, 0, 6000]})
+    # Frames are three times as long as their payload.
+    monkeypatch.setattr(bulk.protocol, 'mtu', lambda sock: (
+        3 * sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG) - 14))
     found, sleeps, prepared = [], [], []
     clock.sleep = sleeps.append
 
@@ -152,7 +141,11 @@ def test_a_connection_begins_at_its_time_and_ends(
                                        'window_s': 0.5})]
     assert sleeps == slept
     assert prepared == [(near, settings)] * len(slept)
-    assert flow.windows_bytes == (5, 6) and flow.overhead > 1
+    if start_s is None:
+        assert flow == bulk.Flow(2e6, (5000, 0, 6000))
+    else:
+        assert flow == bulk.Flow(33_000 * 8 / 1.5, (15_000, 0, 18_000))
+        assert flow.sent_bytes == 33_000
     # A peer that takes nothing is left when its time is over.
     assert control.timeout_s == 8.0
     assert near.fileno() == -1

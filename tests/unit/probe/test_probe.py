@@ -545,15 +545,12 @@ def test_connections_of_a_round_are_counted_from_a_common_start():
         found = bulk.transfer(LOOPBACK, answering.port, asked, SENDING, KEY,
                                 start_s + 0.1)
     assert time.monotonic() > start_s + 0.1
-    assert found.sent_bytes == 2 ** 20
+    # Whole frames count.
+    assert 2 ** 20 < found.sent_bytes < 1.1 * 2 ** 20
     assert len(found.windows_bytes) >= 10
     assert not any(found.windows_bytes[:9])
-    frames = found.in_frames(asked.window_s)
-    assert 1 < found.overhead < 1.1
-    assert frames.sent_bytes == pytest.approx(found.overhead * 2 ** 20,
-                                              abs=len(found.windows_bytes))
-    assert frames.rate_bps == pytest.approx(
-        frames.sent_bytes * 8 / (0.01 * len(frames.windows_bytes)))
+    assert found.rate_bps == pytest.approx(
+        found.sent_bytes * 8 / (0.01 * len(found.windows_bytes)))
 
 
 def test_what_comes_before_the_start_counts_in_the_first_window():
@@ -562,7 +559,8 @@ def test_what_comes_before_the_start_counts_in_the_first_window():
         found = bulk.transfer(LOOPBACK, answering.port,
                                 protocol.Bulk(5.0, 2 ** 16), SENDING, KEY,
                                 time.monotonic())
-    assert found.windows_bytes == (2 ** 16,)
+    (window_bytes,) = found.windows_bytes
+    assert 2 ** 16 < window_bytes < 2 ** 17
 
 
 @pytest.mark.parametrize('field, value', [
