@@ -15,7 +15,6 @@ import dataclasses
 import functools
 from typing import TYPE_CHECKING
 
-from edge_module import card_rates
 from edge_module import kernel_events
 from edge_module import shaper
 from edge_module import virtual_functions
@@ -53,8 +52,7 @@ class Enforcer(shaper.Shaper):
         self.classifier = classifier
         self.receiver = receiver
         self.further = further
-        self.functions = virtual_functions.VirtualFunctions(uplink.kernel)
-        self.card_rates = card_rates.CardRates(uplink.kernel, [
+        self.functions = virtual_functions.VirtualFunctions(uplink.kernel, [
             one.uplink.dev for one in self.uplinks] if sets_functions else ())
 
     @property
@@ -107,8 +105,8 @@ class Enforcer(shaper.Shaper):
             if self._early.find(self.policy, table.entries, ports,
                                 self.uplink.class_stats, now_s):
                 leave = self._shape_unless_others_do()
-            self.functions.ensure(self.desired_tree, table.entries, ports)
-            self.card_rates.ensure(self.desired_tree, self.policy, self.ports)
+            self.functions.ensure(self.desired_tree, self.policy,
+                                  table.entries, self.ports)
         if self.policy is not None and self.receiver is not None:
             self.receiver.ensure(self.policy)
         self.tree.let_leave(leave, now_s + self.grace_s)
@@ -132,8 +130,7 @@ class Enforcer(shaper.Shaper):
         refused, rates = self.classifier.refused, self.functions.notes
         return tuple(dataclasses.replace(port, notes=(*port.notes, *filter(
             None, (refused.get((port.dev, port.ifindex)),
-                   rates.get(port.ifindex),
-                   self.card_rates.notes.get(port.mac.lower())))))
+                   rates.get(port.ifindex), rates.get(port.mac.lower())))))
             for port in self.ports or ())
 
     def stats(self, with_drops: bool = True) -> dict[int, wire.ClassStats]:
@@ -178,7 +175,6 @@ class Enforcer(shaper.Shaper):
             (f'{self.classifier.name} classification',
              self.classifier.remove),
             ('rates of virtual functions', self.functions.remove),
-            ('rates of virtual functions at cards', self.card_rates.remove),
             *((f'htb of {one.uplink.dev}', one.uplink.delete_root)
               for one in self.uplinks),
             (f'redirection of what {dev} receives',

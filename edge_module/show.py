@@ -114,13 +114,9 @@ def drift(enforcer: edge_enforcer.Enforcer) -> list[str]:
                   for line in class_lines(snapshot.tree, wanted))
     table = enforcer.desired_table()
     _, rates = enforcer.functions.plan(
-        enforcer.desired_tree, table.entries, enforcer.ifindexes())
+        enforcer.desired_tree, enforcer.policy, table.entries,
+        enforcer.ports or ())
     lines += (f'rate of a virtual function: {step}' for step in rates)
-    lines += (f'rate of virtual function {one.number} of ifindex '
-              f'{one.ifindex}: {one.rate} instead of {rate}'
-              for one, rate in enforcer.card_rates.plan(
-                  enforcer.desired_tree, enforcer.policy,
-                  enforcer.ports or ()).items() if rate != one.rate)
     return [*lines, *entry_lines(enforcer.classifier.dump(), table)]
 
 

@@ -153,27 +153,13 @@ class SetRate(_Operation, frozen=True):
     step: vf_rates.Step
 
     def message(self) -> wire.Message:
-        return devlink.change(self.step)
-
-
-class SetFunction(_TcOperation, frozen=True):
-    """Set the rate of a virtual function of a card without representors.
-
-    :ivar ifindex: index of the card's own device.
-    """
-
-    number: _U32
-    share_mbps: vf_rates.Mbps
-    most_mbps: vf_rates.Mbps
-
-    def message(self) -> wire.Message:
-        return vf_link.change(self.ifindex, self.number, vf_rates.Rate(
-            self.share_mbps, self.most_mbps))
+        """Return the netlink message of this change."""
+        return (vf_link.change if self.step.name.bus == vf_rates.CARD
+                else devlink.change)(self.step)
 
 
 TcOperation = (AddRoot | Share | SetClass | SetLeaf | DeleteClass | AddIfb
-               | AddIngress | Redirect | MatchPair | DeletePair | SetRate
-               | SetFunction)
+               | AddIngress | Redirect | MatchPair | DeletePair | SetRate)
 
 
 class DeleteTable(_Operation, frozen=True):

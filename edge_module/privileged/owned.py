@@ -65,11 +65,15 @@ class Owned:
         places: dict[type, set[int]] = {
             operations.AddIngress: {uplink}, operations.Redirect: {uplink},
             operations.MatchPair: {ifb}, operations.DeletePair: {ifb},
-            operations.Share: shaped,
-            operations.SetFunction: shaped if self.sets_functions else set()}
+            operations.Share: shaped}
         for change in changes:
             if isinstance(change, operations.SetRate):
-                _check_rate(change.step.name)
+                if change.step.name.bus != vf_rates.CARD:
+                    _check_rate(change.step.name)
+                elif not self.sets_functions or None in change.step[:4] or (
+                        change.step.name.port is None
+                        or change.step.name.card not in map(str, shaped)):
+                    yield f'SetRate: {change.step} is at no uplink'
                 continue
             if isinstance(change, operations.AddIfb):
                 continue

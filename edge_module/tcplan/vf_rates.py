@@ -25,6 +25,9 @@ from edge_module.tcplan import model
 STEP_BPS = 10 ** 6
 #: Group that another program made.
 OTHERS = -1
+#: Stands for the bus of a card without representors, whose address is then
+#: the index of its own device. It has no groups: all its rates are virtco's.
+CARD = 'vf'
 
 _Name = Annotated[str, msgspec.Meta(pattern=r'\A[A-Za-z0-9_.:-]{1,64}\Z')]
 _U32 = Annotated[int, msgspec.Meta(ge=0, lt=2 ** 32)]
@@ -145,6 +148,9 @@ def steps(have: Rates, wanted: Rates) -> Iterator[Step]:
     for name, before in have.items():
         rate = wanted.get(name, Rate())
         if name.port is None or before == rate or before.is_others:
+            continue
+        if name.bus == CARD:
+            yield Step('set', name, *rate[:2])
             continue
         if before.group != rate.group:
             if before.group:

@@ -10,6 +10,7 @@ import pytest
 from edge_module.privileged import kernel_calls as kernel
 from edge_module.privileged import operations
 from edge_module.qdisc import wire
+from edge_module.tcplan import vf_rates
 from tests.netns.edge import bed as beds
 from tests.netns.edge import controller as controllers
 from tests.netns.edge import policies
@@ -25,8 +26,9 @@ def test_the_kernel_reads_the_rate_of_a_function(make_bed):
     netns = make_bed(1).ns('h1')
 
     def answers():
-        kind, flags, body = operations.SetFunction(
-            socket.if_nametoindex('uplink0'), 3, 40, 50).message()
+        kind, flags, body = operations.SetRate(vf_rates.Step(
+            'set', vf_rates.Name('vf', str(socket.if_nametoindex('uplink0')),
+                                 3), 40, 50)).message()
         short = wire.attr(22, wire.attr(1, wire.attr(6, bytes(8))))
         return kernel.tc_send([(kind, flags, body), (
             kind, flags, body[:wire.IFINFOMSG.size] + short)])

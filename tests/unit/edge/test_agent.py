@@ -636,9 +636,9 @@ def test_each_further_uplink_has_its_speed(conf):
     assert (one.uplink.dev, one.link_bps, one.is_further) == (
         'up2', 2e9, True)
     assert one.settings == found.enforcer().settings and one.guard is None
-    assert found.enforcer().card_rates.devs == ()
+    assert found.enforcer().functions.devs == ()
     conf.set_override('set_vf_rates', True, 'edge')
-    assert found.enforcer().card_rates.devs == ['lo', 'up2']
+    assert found.enforcer().functions.devs == ['lo', 'up2']
 
 
 def test_a_conflict_at_any_uplink_is_told(agent):

@@ -8,7 +8,6 @@ import struct
 
 import pytest
 
-from edge_module import card_rates
 from edge_module import virtual_functions
 from edge_module.classify import classified as classify
 from edge_module.privileged import operations
@@ -41,31 +40,46 @@ class Card:
         self.refuses, self.changes = '', 0
 
     def read(self, dev):
-        return [card_rates.Function(UP, number, mac, rate)
+        return [(mac, name(number), vf_link.rate_of(*rate[:2]))
                 for number, (mac, rate) in enumerate(zip(MACS, self.rates))
                 ] if dev == 'up1' else []
+
+    def tc_dump(self, message):
+        return []  # no card of devlink
 
     def tc_change(self, changes):
         (change,) = changes
         self.changes += 1
-        assert change.ifindex == UP
-        if self.refuses == 'all' or self.refuses and change.share_mbps:
+        step = change.step
+        assert step.what == 'set' and step.name == name(step.name.port)
+        if self.refuses == 'all' or self.refuses and step.share_mbps:
             return [errno.EOPNOTSUPP]
-        self.rates[change.number] = vf_rates.Rate(change.share_mbps,
-                                                  change.most_mbps)
+        self.rates[step.name.port] = vf_rates.Rate(step.share_mbps,
+                                                   step.most_mbps)
         return []
+
+
+def name(number):
+    return vf_rates.Name('vf', str(UP), number)
 
 
 @pytest.fixture
 def card(monkeypatch):
     found = Card()
-    monkeypatch.setattr(card_rates, 'read', found.read)
+    monkeypatch.setattr(virtual_functions, 'read', found.read)
     return found
+
+
+def test_a_function_without_a_rate_is_in_no_group():
+    """With one, it is virtco's, whoever set it."""
+    assert [vf_link.rate_of(*rate).is_others for rate in (
+        (0, 0), (0, 5), (5, 0))] == [False] * 3
+    assert vf_link.rate_of(0, 0) == vf_rates.Rate()
 
 
 @pytest.fixture
 def rates(card):
-    return card_rates.CardRates(card, ['up0', 'up1'])
+    return virtual_functions.VirtualFunctions(card, ['up0', 'up1'])
 
 
 def tree(policy=POLICY, n_past=0):
@@ -73,30 +87,30 @@ def tree(policy=POLICY, n_past=0):
 
 
 def test_functions_have_the_rates_of_the_policy(card, rates):
-    rates.ensure(tree(), POLICY, [OTHER, PORT])
+    rates.ensure(tree(), POLICY, {}, [OTHER, PORT])
     assert card.rates == [(200, 345, 0), (0, 0, 0), (0, 0, 0)]
-    assert rates.notes == {MACS[0]: card_rates.SET}
+    assert rates.notes == {MACS[0]: virtual_functions.SET}
     # Nothing is set again without a cause.
-    rates.ensure(tree(), POLICY, [OTHER, PORT])
+    rates.ensure(tree(), POLICY, {}, [OTHER, PORT])
     assert card.changes == 1
     card.rates[1] = vf_rates.Rate(0, 7)
-    rates.ensure(tree(), POLICY, [OTHER, PORT])
+    rates.ensure(tree(), POLICY, {}, [OTHER, PORT])
     assert not any(card.rates[1])
     # After the time to live it may send at the rate of the link.
-    rates.ensure(tree(n_past=1), POLICY, [OTHER, PORT])
+    rates.ensure(tree(n_past=1), POLICY, {}, [OTHER, PORT])
     assert card.rates[0].most_mbps == 0 and card.rates[0].share_mbps > 200
-    rates.ensure(tree(), POLICY, [OTHER])
+    rates.ensure(tree(), POLICY, {}, [OTHER])
     assert not any(map(any, card.rates)) and rates.notes == {}
 
 
 @pytest.mark.parametrize('refuses, rate, note', [
-    ('share', (0, 345, 0), card_rates.SET),
+    ('share', (0, 345, 0), virtual_functions.SET),
     ('all', (0, 0, 0), virtual_functions.REFUSED)])
 def test_a_card_may_refuse_guarantees_or_all(card, rates, refuses, rate,
                                              note):
     card.refuses = refuses
     for _ in range(2):
-        rates.ensure(tree(), POLICY, [PORT])
+        rates.ensure(tree(), POLICY, {}, [PORT])
         assert card.rates[0] == rate
         assert rates.notes[MACS[0]].startswith(note)
     assert card.changes == (2 if refuses == 'share' else 3)
@@ -104,13 +118,13 @@ def test_a_card_may_refuse_guarantees_or_all(card, rates, refuses, rate,
 
 def test_all_is_taken_back(card, rates):
     assert not rates.remove()
-    rates.ensure(tree(), POLICY, [PORT])
+    rates.ensure(tree(), POLICY, {}, [PORT])
     assert rates.remove() and not any(map(any, card.rates))
 
 
 def test_nothing_is_asked_of_devices_without_functions(card):
-    found = card_rates.CardRates(card, ['up0'])
-    found.ensure(None, POLICY, [PORT])
+    found = virtual_functions.VirtualFunctions(card, ['up0'])
+    found.ensure(None, POLICY, {}, [PORT])
     assert not card.changes
 
 
@@ -131,16 +145,18 @@ def test_a_card_is_read():
             (6, struct.pack('=III', number, 10 * number, 20))))
             for number, mac in enumerate(MACS)), (1, b''))))
     assert list(vf_link.read(answer)) == [
-        (number, mac, vf_rates.Rate(10 * number, 20))
+        (mac, name(number), vf_rates.Rate(10 * number, 20, 1))
         for number, mac in enumerate(MACS)]
     assert list(vf_link.read(wire.IFINFOMSG.pack(0, 1, UP, 0, 0))) == []
 
 
 def test_a_rate_is_set():
-    assert operations.SetFunction(UP, 3, 40, 50).message() == (
+    assert operations.SetRate(vf_rates.Step(
+        'set', name(3), 40, 50)).message() == (
         19, 0, struct.pack('=BxHiII', 0, 0, UP, 0, 0) + nested((22, nested(
             (1, nested((6, struct.pack('=III', 3, 40, 50))))))))
 
 
 def test_without_the_device_there_are_no_functions():
-    assert card_rates.read('no-such-dev') == [] == card_rates.read('lo')
+    assert virtual_functions.read('no-such-dev') == []
+    assert virtual_functions.read('lo') == []

@@ -10,7 +10,6 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 import pytest
 
-from edge_module import card_rates
 from edge_module import kernel_events
 from edge_module import shaper
 from edge_module import virtual_functions
@@ -458,18 +457,18 @@ def test_the_note_names_device_program_and_limit_of_each_other_shaper():
 def test_functions_of_a_card_without_representors_follow_the_policy(
         monkeypatch):
     card = test_card_rates.Card()
-    monkeypatch.setattr(card_rates, 'read', card.read)
+    monkeypatch.setattr(virtual_functions, 'read', card.read)
     port = dataclasses.replace(test_card_rates.PORT, ips=('10.0.0.1',),
                                notes=(kinds.PASSED_THROUGH,))
     for wanted in (False, True):
         found = make(sets_functions=wanted)
-        found.card_rates.kernel = card
+        found.functions.kernel = card
         found.set_ports((port,), 100.0)
         found.set_policy(ONE, 100.0)
         assert bool(card.changes) == wanted
     assert card.rates[0] == (30, 0, 0)
     assert [one.notes for one in found.noted_ports()] == [
-        (kinds.PASSED_THROUGH, card_rates.SET)]
+        (kinds.PASSED_THROUGH, virtual_functions.SET)]
     assert not found.drift()
     card.rates[0] = vf_rates.Rate(7, 0)
     assert 'share_mbps=30' in '; '.join(found.drift())
@@ -479,7 +478,7 @@ def test_functions_of_a_card_without_representors_follow_the_policy(
     found.set_policy(TWO, 102.0)
     assert not any(card.rates[0])
     found.set_policy(ONE, 103.0)
-    assert 'rates of virtual functions at cards' in found.cleanup()
+    assert 'rates of virtual functions' in found.cleanup()
     assert not any(card.rates[0])
 
 

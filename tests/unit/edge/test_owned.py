@@ -113,7 +113,19 @@ def test_functions_of_the_uplink_have_rates_where_that_is_wanted(
     with contextlib.nullcontext() if is_right else pytest.raises(
             operations.Refused):
         owned.Owned('lo', (), sets_functions).check_tc(
-            [operations.SetFunction(ifindex, 3, 40, 50)])
+            [operations.SetRate(vf_rates.Step('set', vf_rates.Name(
+                'vf', str(ifindex), 3), 40, 50))])
+
+
+@pytest.mark.parametrize('name, share_mbps, most_mbps', [
+    (vf_rates.Name('vf', 'x', 3), 1, 2), (vf_rates.Name('vf', '1'), 1, 2),
+    (vf_rates.Name('vf', '1', 3), None, 2),
+    (vf_rates.Name('vf', '1', 3), 1, None)])
+def test_a_rate_at_a_card_is_whole(ours, name, share_mbps, most_mbps):
+    ours.sets_functions = True
+    with pytest.raises(operations.Refused, match='at no uplink'):
+        ours.check_tc([operations.SetRate(vf_rates.Step(
+            'set', name, share_mbps, most_mbps))])
 
 
 @pytest.mark.parametrize('make, is_right', [

@@ -78,7 +78,11 @@ def functions(kernel):
 
 
 def ensure(functions, ports=(3, 4), tree=lambda: TREE):
-    functions.ensure(tree, ENTRIES, ports)
+    functions.ensure(tree, None, ENTRIES, at(ports))
+
+
+def at(ports):
+    return [classify.VmPort('v1', f'tap{port}', port) for port in ports]
 
 
 def test_the_card_has_the_rates_of_the_policy(kernel, functions):
@@ -185,6 +189,6 @@ def test_what_cannot_be_taken_back_is_an_error(kernel, functions):
 
 
 def test_plan_changes_nothing(kernel, functions):
-    wanted, steps = functions.plan(lambda: TREE, ENTRIES, (3, 4))
+    wanted, steps = functions.plan(lambda: TREE, None, ENTRIES, at((3, 4)))
     assert wanted[ONE] == RATE and len(steps) == 5
     assert not any(map(any, kernel.rates.values()))
