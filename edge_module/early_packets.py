@@ -55,7 +55,11 @@ class EarlyPackets:
         known, self._known = self._known, entries.keys()
         if known is None:
             return False
-        targets = _targets(policy)
+        # Host and rate of each class of data; without a host that of all.
+        targets = {coflow.minor: ('', coflow.rate_bps)
+                   for coflow in policy.classes} | {
+            child.minor: (child.host, child.rate_bps)
+            for coflow in policy.classes for child in coflow.destinations}
         new = {(entry.ifindex, minor) for entry in entries.keys() - known
                if (minor := entries[entry]) in targets
                and entry.ifindex in ports}
@@ -104,14 +108,3 @@ class EarlyPackets:
                 return False
         self._last_bytes, self.limits_bps, self.rate_bps = {}, {}, 0.0
         return True
-
-
-def _targets(policy: edge_policy.EdgePolicy) -> dict[int, tuple[str, float]]:
-    """Return the host and the rate of each class of data, by minor.
-
-    The host of a class for all of a coflow's hosts is empty.
-    """
-    return {coflow.minor: ('', coflow.rate_bps) for coflow in policy.classes
-            } | {child.minor: (child.host, child.rate_bps)
-                 for coflow in policy.classes
-                 for child in coflow.destinations}

@@ -125,18 +125,16 @@ class Hook:
             f'add set {TABLE} {self.seen} {{ type iface_index . '
             f'ether_addr; size {_MOST_SEEN}; timeout {_SEEN_S}s; '
             'flags dynamic,timeout; }',
-            *(f'add chain {TABLE} {name}\nadd rule {TABLE} {name} '
-              f'meta length <= {_CONTROL_BYTES} {condition} '
-              f'meta priority set {self.dev} map '
+            *(f'add chain {TABLE} {name}' for name in (
+                *CONTROL, 'classify', 'unmanaged', STRANGERS)),
+            *(f'add rule {TABLE} {name} meta length <= {_CONTROL_BYTES} '
+              f'{condition} meta priority set {self.dev} map '
               f'@{self.map_name("control")} comment "{name}"'
               for name, condition in zip(CONTROL, (
                   _without_data4(), _without_data6()))),
-            f'add chain {TABLE} classify',
-            f'add chain {TABLE} unmanaged',
-            self.set_unmanaged(False).rstrip(),
-            f'add chain {TABLE} {STRANGERS}',
             f'add rule {TABLE} {STRANGERS} meta priority set {self.dev} map '
-            f'@{self.map_name("others")} comment "{STRANGERS}"']) + '\n'
+            f'@{self.map_name("others")} comment "{STRANGERS}"',
+            self.set_unmanaged(False)])
 
     def rules(self, entries: Iterable[base.Entry]) -> tuple[RuleName, ...]:
         """Return the names of the rules that the entries need, in order.
@@ -337,35 +335,38 @@ def port_chain(hook: Hook, dev: str, ifindex: int, minor: int) -> str:
     :param minor: minor of its own class; a comment keeps it for a later
         reading.
     """
-    chain = f'{TABLE} {_chain_name(dev, ifindex)}'
-    head = (f'add chain {chain} {{ type filter hook {hook.name} device '
-            f'"{dev}" priority 0; }}\n')
     # A packet that is in no map must not keep a priority that it brought.
-    own = classid(minor)
+    own, name = classid(minor), _chain_name(dev, ifindex)
     if not hook.is_at_ports:
-        return f'{head}add rule {chain} goto classify comment "{own}"\n'
+        return _hooked(name, hook.name, dev, f'goto classify comment "{own}"')
     kinds = list(zip(peers_names(ifindex), PEERS.values()))
     near, owed = f'{NEAR}_{ifindex}', f'{OWED}_{ifindex}'
-    towards = f'{TABLE} {_chain_name(dev, ifindex, TOWARDS_CHAIN)}'
+    is_own = f'meta priority {own}'
     return ''.join((
         *(f'add set {TABLE} {name} {{ type ether_addr; size {_MOST_NEAR}; '
           f'timeout {kept_s}s; flags dynamic,timeout; }}\n'
           for name, kept_s in ((near, _NEAR_S), (owed, _OWED_S))),
-        f'add chain {towards} {{ type filter hook egress device "{dev}" '
-        'priority 0; }\n',
-        f'add rule {towards} add @{near} {{ ether saddr }}\n',
-        f'add rule {towards} meta length > {_CONTROL_BYTES} meta l4proto tcp '
-        f'add @{owed} {{ ether saddr }}\n',
         *(f'add set {TABLE} {name} {{ type {kind}; size {MOST_PEERS}; timeout '
           f'{_PEERS_S}s; flags dynamic,timeout; counter; }}\n'
-          for name, (kind, _) in kinds), head,
-        f'add rule {chain} meta priority set {own} jump classify '
-        f'comment "{own}"\n',
-        *(f'add rule {chain} meta priority {own} update @{name} '
-          f'{{ {ip} daddr }}\n' for name, (_, ip) in kinds),
-        *(f'add rule {chain} meta priority {own} meta length <= '
-          f'{_CONTROL_BYTES} ether daddr @{owed} jump {name}\n'
-          for name in CONTROL),
-        f'add rule {chain} meta priority {own} {_IS_UNICAST} '
-        f'ether daddr != @{near} goto {STRANGERS}\n',
-        f'add rule {chain} meta priority {own} goto unmanaged\n'))
+          for name, (kind, _) in kinds),
+        _hooked(_chain_name(dev, ifindex, TOWARDS_CHAIN), 'egress', dev,
+                f'add @{near} {{ ether saddr }}',
+                f'meta length > {_CONTROL_BYTES} meta l4proto tcp '
+                f'add @{owed} {{ ether saddr }}'),
+        _hooked(name, hook.name, dev,
+                f'meta priority set {own} jump classify comment "{own}"',
+                *(f'{is_own} update @{peers} {{ {ip} daddr }}'
+                  for peers, (_, ip) in kinds),
+                *(f'{is_own} meta length <= {_CONTROL_BYTES} '
+                  f'ether daddr @{owed} jump {control}'
+                  for control in CONTROL),
+                f'{is_own} {_IS_UNICAST} ether daddr != @{near} '
+                f'goto {STRANGERS}', f'{is_own} goto unmanaged')))
+
+
+def _hooked(chain: str, hook: str, dev: str, *rules: str) -> str:
+    """Return the commands that add a chain at a device, with its rules."""
+    return ''.join((
+        f'add chain {TABLE} {chain} {{ type filter hook {hook} device "{dev}" '
+        'priority 0; }\n',
+        *(f'add rule {TABLE} {chain} {rule}\n' for rule in rules)))

@@ -134,7 +134,7 @@ def test_fragments_follow_their_first(pair, ipv6):
     sent = _sent(edge, lambda: _send_udp(a, address, 20, port=5003,
                                          size_bytes=4000), 20 * 4000)
     assert sent[3] >= 20 * 4000 and sent[C1] < 2000
-    assert not edge.call('drift').entries
+    assert not edge.call('drift')
     # They are the same to one who has read nothing yet.
     counted = edge.counted()
     edge.enforcer.classifier.forget()
