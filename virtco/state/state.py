@@ -44,7 +44,7 @@ LOG = logging.getLogger(__name__)
 
 #: Time between writes of counted bytes. The last ones are not lost: edge
 #: modules count on, and the next report makes up for them.
-FLUSH_S = 1.0
+FLUSH_S = 2.0
 
 
 class Peer(Protocol):
