@@ -142,8 +142,10 @@ class Figure:
 
     def run(self, setting: str, seed: int, context: Context) -> Found:
         """Make the numbers of one setting and seed."""
-        return self.numbers(setting, seed, *(
-            getattr(context, name) for name in self.inputs))
+        return self.numbers(setting, seed, *self._given(context))
+
+    def _given(self, context: Context) -> tuple[Any, ...]:
+        return tuple(getattr(context, name) for name in self.inputs)
 
     def show(self, found: Samples, context: Context) -> outcome.Outcome:
         """Return the table and plot of the samples."""
@@ -167,8 +169,7 @@ class Figure:
         found = Samples(seeds)
         jobs = [(setting, seed) for setting in self.chosen(context)
                 for seed in seeds]
-        results = self._results(jobs, dataclasses.replace(context,
-                                                          track=_plain))
+        results = self._results(jobs, context)
         for setting, _seed in context.track(jobs, self.name):
             numbers, cpu_s = next(results)
             found.add(setting, numbers, cpu_s)
@@ -177,7 +178,7 @@ class Figure:
     def _results(self, jobs: Sequence[tuple[str, int]], context: Context
                  ) -> Iterator[tuple[Found, float]]:
         """Run the jobs; yield the result and CPU seconds of each."""
-        one = functools.partial(_timed, self.run, context)
+        one = functools.partial(_timed, self.numbers, self._given(context))
         if context.processes == 1:
             yield from map(one, jobs)
             return
@@ -186,8 +187,8 @@ class Figure:
             yield from pool.map(one, jobs)
 
 
-def _timed(run: Callable[[str, int, Context], Found], context: Context,
+def _timed(numbers: Callable[..., Found], given: tuple[Any, ...],
            job: tuple[str, int]) -> tuple[Found, float]:
     began_s = time.process_time()
-    numbers = run(*job, context)
-    return numbers, time.process_time() - began_s
+    found = numbers(*job, *given)
+    return found, time.process_time() - began_s

@@ -6,6 +6,7 @@ In contrast to ``virtco-sim reproduce --check`` each number counts, not the
 mean of a cell, and each is as near as other libraries may bring it.
 """
 
+import dataclasses
 import math
 import types
 
@@ -96,6 +97,14 @@ def test_each_setting_runs_with_each_seed_in_this_process():
         'one': [[3.0], [4.0]], 'two': [[1.0, 6.0], [1.0, 8.0]]}
         for setting in 'ab'}
     assert samples.Context().seeds == tuple(range(8))
+
+
+def test_figures_with_any_table_run_side_by_side():
+    """Only the numbers go to other processes."""
+    context = samples.Context(seeds=(0,), short=True)
+    figure = figures.FIGURES['rpca-fig4']
+    there = figure.sample(dataclasses.replace(context, processes=2))
+    assert there.values == figure.sample(context).values
 
 
 def test_a_table_tells_the_shape_where_matrices_are_drawn():
