@@ -17,7 +17,7 @@ from virtco_lab.sim.figures import training
 from virtco_lab.sim.figures import virtco
 
 FIGURES: dict[str, samples.Figure] = {figure.name: figure for figure in (
-    virtco.CASE1, virtco.CASE2_FIGURE, virtco.CASE3, *sweeps.figures(),
+    *virtco.FIGURES, *sweeps.FIGURES,
     *choreo.FIGURES, *orchestra.FIGURES, *broadcasts.FIGURES,
     *trace.FIGURES, *hints.FIGURES,
     *rpca.FIGURES, *rpca_applications.FIGURES, *rpca_dynamics.FIGURES,

@@ -30,8 +30,9 @@ BROADCAST_BYTES = 300e6
 SHUFFLE_BYTES = 190e6
 #: Communication's part of an iteration before, that the paper measured.
 COMMUNICATION = 0.42
-#: Communication's part after, percent, by the paper.
-FIGURE16 = 28.0
+#: Communication's part in percent, by the paper.
+FIGURE16 = {'before': 100 * COMMUNICATION, 'after': 28.0}
+PARTS = ('broadcast', 'shuffle', 'compute')
 
 
 def _blocks(size_bytes: float) -> int:
@@ -57,30 +58,24 @@ def _figure9_run(setting: str, seed: int) -> samples.Found:
     return found
 
 
-def _figure9_show(found: samples.Samples) -> outcome.Outcome:
-    rows: list[tuple[outcome.Cell, ...]] = []
+def _figure9(found: samples.Samples) -> samples.Shown:
+    receivers = tuple(map(int, found.settings))
+    rows = []
+    panels = []
     for name, size_bytes in SIZES.items():
+        times_s = {kind: tuple(found.mean(setting, f'{name}, {kind}')
+                               for setting in found.settings)
+                   for kind in KINDS}
         least_s = bound_s(size_bytes)
-        for setting in found.settings:
-            mean_s = [found.mean(setting, f'{name}, {kind}')
-                      for kind in KINDS]
-            rows.append((name, setting, *mean_s, least_s,
-                         100 * (mean_s[-1] / least_s - 1),
-                         15.4 if (name, setting) == ('1 GB', '100')
-                         else None))
-    return outcome.Outcome(
-        'orchestra-fig9', 'Broadcasts to many receivers (Orchestra Fig. 9)',
-        ('size', 'receivers', *(f'{kind} s' for kind in KINDS), 'bound s',
-         'cornet above it %', 'paper, cornet s'), tuple(rows),
-        tuple(outcome.Panel('lines', f'{name} to all', 'receivers', 's', tuple(
-            outcome.Series(kind, tuple(map(int, found.settings)), tuple(
-                found.mean(setting, f'{name}, {kind}')
-                for setting in found.settings))
-            for kind in KINDS[2:])) for name in SIZES),
-        ('Blocks of 4 MB over ports of 691 Mbit/s, the rate of the paper\'s '
-         'bound. The bound: each block leaves the source once. HDFS has 3 '
-         'replicas, the tree degree 2. Nothing is lost to handshakes or to '
-         'slow nodes, which cost trees and chains most.',))
+        rows += [(name, setting, *row, least_s, 100 * (row[-1] / least_s - 1),
+                  15.4 if (name, setting) == ('1 GB', '100') else None)
+                 for setting, *row in zip(found.settings, *times_s.values())]
+        panels.append(outcome.Panel(
+            'lines', f'{name} to all', 'receivers', 's', tuple(
+                outcome.Series(kind, receivers, times_s[kind])
+                for kind in KINDS[2:])))
+    return (('size', 'receivers', *(f'{kind} s' for kind in KINDS), 'bound s',
+             'cornet above it %', 'paper, cornet s'), rows, panels)
 
 
 def _figure11_run(setting: str, seed: int) -> samples.Found:
@@ -93,25 +88,9 @@ def _figure11_run(setting: str, seed: int) -> samples.Found:
         for name in ('unaware', 'aware')}
 
 
-def _figure11_show(found: samples.Samples) -> outcome.Outcome:
-    rows: list[tuple[outcome.Cell, ...]] = []
-    for setting in found.settings:
-        unaware_s, aware_s = (found.mean(setting, name)
-                              for name in ('unaware', 'aware'))
-        least_s = bound_s(RACKED_BYTES) * max(
-            1.0, OVERSUBSCRIPTION / RACKS[setting][1])
-        rows.append((setting, unaware_s, aware_s, outcome.shown(found.ratios(
-            setting, 'unaware', setting, 'aware')), least_s,
-            100 * (aware_s / least_s - 1)))
-    return outcome.Outcome(
-        'orchestra-fig11', 'Cornet that knows its racks (Orchestra Fig. 11)',
-        ('racks', 'unaware s', 'aware s', 'unaware / aware', 'bound s',
-         'aware above it %'), tuple(rows),
-        (outcome.Panel('bars', '200 MB to all', 'racks', 's', tuple(map(
-            found.means, ('unaware', 'aware')))),),
-        ('200 MB; uplinks of the racks at 4:1. The paper has three racks of '
-         'ten in a row, and half the time. The bound: each block leaves the '
-         'source once, and enters each rack once.',))
+def _racks_bound_s(found: samples.Samples, setting: str) -> float:
+    return bound_s(RACKED_BYTES) * max(1.0, OVERSUBSCRIPTION
+                                       / RACKS[setting][1])
 
 
 def _figure16_run(setting: str, seed: int) -> samples.Found:
@@ -127,44 +106,65 @@ def _figure16_run(setting: str, seed: int) -> samples.Found:
             'shuffle': share * orchestra.fetched_s(NODES, connections, rng)}
 
 
-def _figure16_show(found: samples.Samples) -> outcome.Outcome:
-    parts = {setting: {part: found.mean(setting, part)
-                       for part in ('broadcast', 'shuffle')}
-             for setting in found.settings}
-    compute_s = sum(parts['before'].values()) * (1 / COMMUNICATION - 1)
-    rows: list[tuple[outcome.Cell, ...]] = []
-    for setting, times in parts.items():
-        sent_s = sum(times.values())
-        rows.append((setting, *times.values(), compute_s, sent_s + compute_s,
-                     100 * sent_s / (sent_s + compute_s),
-                     FIGURE16 if setting == 'after'
-                     else 100 * COMMUNICATION))
-    before, after = parts.values()
-    sooner = 100 * (1 - (sum(after.values()) + compute_s)
-                    / (sum(before.values()) + compute_s))
-    return outcome.Outcome(
-        'orchestra-fig16', 'An iteration of logistic regression '
-        '(Orchestra Fig. 16)',
-        ('', 'broadcast s', 'shuffle s', 'compute s', 'iteration s',
-         'communication %', 'paper %'), tuple(rows),
-        (outcome.Panel('bars', 'Parts of an iteration', 'part', 's', tuple(
-            outcome.Series(setting, ('broadcast', 'shuffle', 'compute'), (
-                *times.values(), compute_s))
-            for setting, times in parts.items())),),
-        (f'Iterations end {sooner:.0f} % sooner (paper 22 %): the broadcast '
-         f'{before["broadcast"] / after["broadcast"]:.1f} times faster (2.3), '
-         f'the shuffle {before["shuffle"] / after["shuffle"]:.2f} times '
-         '(1.23).',
-         '30 nodes; before: HDFS with 3 replicas and shuffles over 5 '
-         'connections; after: Cornet and 30 connections. Computing takes what '
-         'makes communication 42 % before, as the paper measured. HDFS here '
-         'is limited by nothing but ports.'))
+def _parts_s(found: samples.Samples, setting: str) -> tuple[float, ...]:
+    """Return the seconds of broadcast, shuffle and computing."""
+    before_s = (found.mean('before', part) for part in PARTS[:2])
+    return (*(found.mean(setting, part) for part in PARTS[:2]),
+            sum(before_s) * (1 / COMMUNICATION - 1))
+
+
+def _share(found: samples.Samples, setting: str) -> float:
+    """Return communication's part of an iteration, in percent."""
+    *sent_s, compute_s = _parts_s(found, setting)
+    return 100 * sum(sent_s) / (sum(sent_s) + compute_s)
+
+
+def _figure16_note(found: samples.Samples) -> str:
+    before_s, after_s = (_parts_s(found, setting)
+                         for setting in ('before', 'after'))
+    return (f'Iterations end {100 * (1 - sum(after_s) / sum(before_s)):.0f} % '
+            'sooner (paper 22 %): the broadcast '
+            f'{before_s[0] / after_s[0]:.1f} times faster (2.3), '
+            f'the shuffle {before_s[1] / after_s[1]:.2f} times (1.23).')
 
 
 FIGURES = (
-    samples.Figure('orchestra-fig9', RECEIVERS, _figure9_run, _figure9_show,
-                   short=('5', '10')),
-    samples.Figure('orchestra-fig11', tuple(RACKS), _figure11_run,
-                   _figure11_show, short=('2 × 10',)),
-    samples.Figure('orchestra-fig16', ('before', 'after'), _figure16_run,
-                   _figure16_show))
+    samples.Figure(
+        'orchestra-fig9', 'Broadcasts to many receivers (Orchestra Fig. 9)',
+        RECEIVERS, _figure9_run, _figure9,
+        ('Blocks of 4 MB over ports of 691 Mbit/s, the rate of the paper\'s '
+         'bound. The bound: each block leaves the source once. HDFS has 3 '
+         'replicas, the tree degree 2. Nothing is lost to handshakes or to '
+         'slow nodes, which cost trees and chains most.',),
+        short=('5', '10')),
+    samples.Figure(
+        'orchestra-fig11', 'Cornet that knows its racks (Orchestra Fig. 11)',
+        tuple(RACKS), _figure11_run, samples.by_setting('racks', (
+            ('unaware s', 'unaware'), ('aware s', 'aware'),
+            ('unaware / aware', lambda found, setting: outcome.shown(
+                found.ratios(setting, 'unaware', setting, 'aware'))),
+            ('bound s', _racks_bound_s),
+            ('aware above it %', lambda found, setting: 100 * (
+                found.mean(setting, 'aware') / _racks_bound_s(found, setting)
+                - 1))), samples.bars('200 MB to all', 'racks', 's', {
+                    'unaware': 'unaware', 'aware': 'aware'})),
+        ('200 MB; uplinks of the racks at 4:1. The paper has three racks of '
+         'ten in a row, and half the time. The bound: each block leaves the '
+         'source once, and enters each rack once.',), short=('2 × 10',)),
+    samples.Figure(
+        'orchestra-fig16', 'An iteration of logistic regression '
+        '(Orchestra Fig. 16)', ('before', 'after'), _figure16_run,
+        samples.by_setting('', (
+            ('broadcast s', 'broadcast'), ('shuffle s', 'shuffle'),
+            ('compute s', lambda *at: _parts_s(*at)[-1]),
+            ('iteration s', lambda *at: sum(_parts_s(*at))),
+            ('communication %', _share), ('paper %', FIGURE16)),
+            lambda found: outcome.Panel(
+                'bars', 'Parts of an iteration', 'part', 's', tuple(
+                    outcome.Series(setting, PARTS, _parts_s(found, setting))
+                    for setting in found.settings))),
+        (_figure16_note,
+         '30 nodes; before: HDFS with 3 replicas and shuffles over 5 '
+         'connections; after: Cornet and 30 connections. Computing takes what '
+         'makes communication 42 % before, as the paper measured. HDFS here '
+         'is limited by nothing but ports.')))

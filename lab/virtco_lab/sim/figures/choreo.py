@@ -14,6 +14,7 @@ from collections.abc import Callable
 from collections.abc import Sequence
 import functools
 import itertools
+import math
 
 import numpy as np
 
@@ -69,7 +70,6 @@ def application(rng: np.random.Generator, name: str, tasks: int | None = None
 
 def combined(several: Sequence[groups.Group]) -> groups.Group:
     """Combine the VMs and flows of applications into one (section 6.2)."""
-    n_vms = sum(len(group.vm_demands) for group in several)
     rows: list[tuple[int, int, float]] = []
     demands: list[tuple[float, ...]] = []
     for group in several:
@@ -78,7 +78,7 @@ def combined(several: Sequence[groups.Group]) -> groups.Group:
                  for flow in group.coflows[0].flows]
         demands.extend(group.vm_demands)
     return groups.Group('all', tuple(demands), (
-        coflow_model.Coflow.from_flows('all', n_vms, rows),))
+        coflow_model.Coflow.from_flows('all', len(demands), rows),))
 
 
 def _at_once(rng: np.random.Generator) -> list[groups.Group]:
@@ -112,35 +112,38 @@ def _figure10_run(draw: Callable[[np.random.Generator], list[groups.Group]],
     return times
 
 
-def _figure10_show(part: str, found: samples.Samples) -> outcome.Outcome:
+def _saved(ours_s: float, theirs_s: float) -> float:
+    """Compute the part of their time that is saved, in percent."""
+    if theirs_s > 0:
+        return outcome.reduction(ours_s, theirs_s)
+    return 0.0 if ours_s == 0 else -100.0
+
+
+def _figure10(part: str, found: samples.Samples) -> samples.Shown:
     what, = found.settings
-    rows: list[tuple[outcome.Cell, ...]] = []
-    series = []
-    choreo = found.of(what, 'choreo')
-    for planner, label in PLANNERS.items():
-        if planner == 'choreo':
-            continue
-        saved = np.array([outcome.reduction(a, b) if b > 0 else
-                          (0.0 if a == 0 else -100.0)
-                          for a, b in zip(choreo, found.of(what, planner))])
-        rows.append((label, outcome.shown(saved.tolist()),
-                     float(np.median(saved)),
-                     100 * float((saved > 0).mean()),
-                     100 * float((saved < 0).mean()),
-                     PAPER[part] if planner != 'virtco' else None))
-        series.append(outcome.Series(
-            label, (), tuple(np.clip(saved, -100, 100).tolist())))
-    return outcome.Outcome(
-        f'choreo-fig10{part}', f'Choreo Fig. 10 ({part}): {what}',
-        ('Choreo against', 'mean % saved', 'median %', 'better in %',
-         'worse in %', 'paper mean / median %'), tuple(rows),
-        (outcome.Panel('cdf', what, 'relative speed-up of Choreo, %',
-                       'share of the trials', tuple(series), bands=(
+    saved = {label: np.array(list(map(
+        _saved, found.of(what, 'choreo'), found.of(what, planner))))
+        for planner, label in PLANNERS.items() if planner != 'choreo'}
+    return (('Choreo against', 'mean % saved', 'median %', 'better in %',
+             'worse in %', 'paper mean / median %'),
+            [(label, outcome.shown(its.tolist()), float(np.median(its)),
+              100 * float((its > 0).mean()), 100 * float((its < 0).mean()),
+              PAPER[part] if label != 'virtco' else None)
+             for label, its in saved.items()],
+            [outcome.Panel('cdf', what, 'relative speed-up of Choreo, %',
+                           'share of the trials', tuple(
+                               outcome.Series(label, (), tuple(np.clip(
+                                   its, -100, 100).tolist()))
+                               for label, its in saved.items()), bands=(
                            outcome.Band('paper, medians',
-                                        *PAPER_MEDIANS[part]),)),),
-        (' '.join((__doc__ or '').split('\n\n')[1].split()),
-         f'{len(choreo)} trials; below -100 is drawn as -100. The row virtco '
-         'shows how far Choreo stays behind this project\'s planner.'))
+                                        *PAPER_MEDIANS[part]),))])
+
+
+def _n_trials(found: samples.Samples) -> str:
+    trials = found.of(found.settings[0], 'choreo')
+    return (f'{len(trials)} trials; below -100 is drawn as -100. The row '
+            'virtco shows how far Choreo stays behind this project\'s '
+            'planner.')
 
 
 def _greedy_run(setting: str, seed: int) -> samples.Found:
@@ -163,39 +166,37 @@ def _greedy_run(setting: str, seed: int) -> samples.Found:
     return found
 
 
-def _greedy_show(found: samples.Samples) -> outcome.Outcome:
-    setting, = found.settings
-    best_s = found.of(setting, 'optimum')
-    ratios, virtco = ([_ratio(value_s, least_s) for value_s, least_s in zip(
-        found.of(setting, planner), best_s)]
-        for planner in ('choreo', 'virtco'))
-    rows: list[tuple[outcome.Cell, ...]] = [
-        (label, 100 * (float(np.median(values)) - 1),
-         100 * (float(np.quantile(values, 0.9)) - 1),
-         100 * float(np.mean(np.array(values) < 1 + 1e-9)), paper)
-        for label, values, paper in (
-            ('Choreo greedy', ratios, GREEDY_PAPER), ('virtco', virtco, None))]
-    return outcome.Outcome(
-        'choreo-greedy', 'Greedy against optimal (Choreo section 5)',
-        ('planner', 'median above optimum %', '90 % above %',
-         'at the optimum %', 'paper median %'), tuple(rows),
-        (outcome.Panel('cdf', 'Completion time over the optimum', 'ratio',
-                       'share', (
-                           outcome.Series('Choreo greedy', (), tuple(
-                               min(10.0, value) for value in ratios)),
-                           outcome.Series('virtco', (), tuple(virtco)),
-                           outcome.Series(
-                               'paper, median', (1 + GREEDY_PAPER / 100,),
-                               (0.5,), paper=True))),),
-        (f'{len(ratios)} applications of 5 to 7 tasks on 5 machines that fit '
-         'at all; the optimum by trying every placement. Ratios above 10 '
-         'are drawn as 10.',))
-
-
 def _ratio(value_s: float, best_s: float) -> float:
     if best_s > 0:
         return value_s / best_s
-    return 1.0 if value_s == 0 else float('inf')
+    return 1.0 if value_s == 0 else math.inf
+
+
+def _greedy(found: samples.Samples) -> samples.Shown:
+    setting, = found.settings
+    ratios = {label: np.array(list(map(
+        _ratio, found.of(setting, planner), found.of(setting, 'optimum'))))
+        for planner, label in (('choreo', 'Choreo greedy'),
+                               ('virtco', 'virtco'))}
+    series = [outcome.Series(label, (), tuple(np.minimum(10.0, its).tolist()))
+              for label, its in ratios.items()]
+    return (('planner', 'median above optimum %', '90 % above %',
+             'at the optimum %', 'paper median %'),
+            [(label, *(100 * (float(np.quantile(its, share)) - 1)
+                       for share in (0.5, 0.9)),
+              100 * float((its < 1 + 1e-9).mean()), paper)
+             for (label, its), paper in zip(ratios.items(),
+                                            (GREEDY_PAPER, None))],
+            [outcome.Panel('cdf', 'Completion time over the optimum', 'ratio',
+                           'share', (*series, outcome.Series(
+                               'paper, median', (1 + GREEDY_PAPER / 100,),
+                               (0.5,), paper=True)))])
+
+
+def _n_applications(found: samples.Samples) -> str:
+    return (f'{len(found.of(found.settings[0], "optimum"))} applications of 5 '
+            'to 7 tasks on 5 machines that fit at all; the optimum by trying '
+            'every placement. Ratios above 10 are drawn as 10.')
 
 
 def _optimum_s(hosts: Sequence[cluster.Host], group: groups.Group
@@ -222,10 +223,13 @@ def _optimum_s(hosts: Sequence[cluster.Host], group: groups.Group
 
 FIGURES = (
     *(samples.Figure(
-        f'choreo-fig10{part}', (what,),
+        f'choreo-fig10{part}', f'Choreo Fig. 10 ({part}): {what}', (what,),
         functools.partial(_figure10_run, draw),
-        functools.partial(_figure10_show, part)) for part, what, draw in (
+        functools.partial(_figure10, part),
+        (' '.join((__doc__ or '').split('\n\n')[1].split()), _n_trials))
+        for part, what, draw in (
             ('a', 'all applications at once', _at_once),
             ('b', 'sequences of applications', _in_sequence))),
-    samples.Figure('choreo-greedy', ('applications',), _greedy_run,
-                   _greedy_show))
+    samples.Figure(
+        'choreo-greedy', 'Greedy against optimal (Choreo section 5)',
+        ('applications',), _greedy_run, _greedy, (_n_applications,)))

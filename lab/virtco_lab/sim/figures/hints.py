@@ -85,7 +85,7 @@ def _hints_run(setting: str, seed: int) -> samples.Found:
     return found
 
 
-def _hints_show(found: samples.Samples) -> outcome.Outcome:
+def _hints(found: samples.Samples) -> samples.Shown:
     # Per seed: seeds differ more than hints do.
     ratios = {label: [
         *(found.ratios(setting, 'mean_s', 'exact', basis)
@@ -94,15 +94,12 @@ def _hints_show(found: samples.Samples) -> outcome.Outcome:
         for label, basis in (('over exact hints', 'mean_s'),
                              ('over plain TCP', PLAIN))}
     names = (*found.settings, PLAIN)
-    return outcome.Outcome(
-        'wrong-hints', 'Mean CCT with wrong hints',
-        ('hints', *ratios), tuple(
-            (setting, *map(outcome.shown, cells))
-            for setting, *cells in zip(names, *ratios.values())),
-        (outcome.Panel('bars', 'Mean CCT', 'hints', 'ratio', tuple(
+    return (('hints', *ratios), [
+        (setting, *map(outcome.shown, cells))
+        for setting, *cells in zip(names, *ratios.values())],
+        [outcome.Panel('bars', 'Mean CCT', 'hints', 'ratio', tuple(
             outcome.averaged(label, names, cells)
-            for label, cells in ratios.items())),),
-        (' '.join((__doc__ or '').split('\n\n')[1].split()), _NOTES))
+            for label, cells in ratios.items()))])
 
 
 def _liars_run(setting: str, seed: int) -> samples.Found:
@@ -118,26 +115,26 @@ def _liars_run(setting: str, seed: int) -> samples.Found:
     return dict(zip(LIARS, (his_s, float(np.mean(others_s)))))
 
 
-def _liars_show(found: samples.Samples) -> outcome.Outcome:
-    table = [[found.ratios(setting, label, '1', label) for label in LIARS]
-             for setting in found.settings]
-    return outcome.Outcome(
-        'liars', 'CCT when one tenant lies, over that when he does not',
-        ('claim / truth', *LIARS), tuple(
-            (setting, *map(outcome.shown, cells))
-            for setting, cells in zip(found.settings, table)),
-        (outcome.Panel('lines', 'What a lie is worth', 'claim / truth',
-                       'CCT over the honest one\'s', tuple(
-                           outcome.averaged(
-                               label, tuple(map(float, found.settings)),
-                               [cells[i] for cells in table])
-                           for i, label in enumerate(LIARS))),),
-        ('The workload of wrong-hints; the liar\'s coflow is the sixth '
-         'largest of 30.', _NOTES))
+def _liars(found: samples.Samples) -> samples.Shown:
+    cells = {label: [found.ratios(setting, label, '1', label)
+                     for setting in found.settings] for label in LIARS}
+    return (('claim / truth', *LIARS), [
+        (setting, *map(outcome.shown, row))
+        for setting, *row in zip(found.settings, *cells.values())],
+        [outcome.Panel(
+            'lines', 'What a lie is worth', 'claim / truth',
+            'CCT over the honest one\'s', tuple(outcome.averaged(
+                label, tuple(map(float, found.settings)), its)
+                for label, its in cells.items()))])
 
 
 FIGURES = (
-    samples.Figure('wrong-hints', SPOILS, _hints_run, _hints_show,
-                   short=('exact', '50 % wrong')),
-    samples.Figure('liars', tuple(f'{factor:g}' for factor in FACTORS),
-                   _liars_run, _liars_show, short=('0.3', '1')))
+    samples.Figure(
+        'wrong-hints', 'Mean CCT with wrong hints', SPOILS, _hints_run, _hints,
+        (' '.join((__doc__ or '').split('\n\n')[1].split()), _NOTES),
+        short=('exact', '50 % wrong')),
+    samples.Figure(
+        'liars', 'CCT when one tenant lies, over that when he does not',
+        tuple(f'{factor:g}' for factor in FACTORS), _liars_run, _liars,
+        ('The workload of wrong-hints; the liar\'s coflow is the sixth '
+         'largest of 30.', _NOTES), short=('0.3', '1')))

@@ -10,6 +10,7 @@ its rate, the other's rates vary. The poor performers are those that ``virtco
 rate list --hosts`` finds.
 """
 
+from collections.abc import Sequence
 import functools
 
 import numpy as np
@@ -31,6 +32,8 @@ RATE_ROUNDS, RTT_ROUNDS = 5, 30
 SLOW, VARYING = 4, 13
 HOSTS = tuple(f'i{n + 1}' for n in range(N_HOSTS))
 _PAIRS = ~np.eye(N_HOSTS, dtype=bool)
+#: Mbit/s and milliseconds.
+_UNITS = 1e6, 1e-3
 _DISTURBED, _CUT = 0.05, (0.4, 0.8)
 _RTT_S, _CONGESTED, _CONGESTION_S = 3e-4, 0.2, 3e-3
 _MODEL = ('Generated: 600 to 800 Mbit/s, readings within 3 %, one in twenty '
@@ -80,10 +83,9 @@ def poor(rates: Matrix) -> tuple[wire.Performer, ...]:
     return tuple(sorted(found, key=lambda one: HOSTS.index(one.host)))
 
 
-def _of_links(which: int, unit: float, setting: str, seed: int
-              ) -> samples.Found:
+def _of_links(which: int, setting: str, seed: int) -> samples.Found:
     """Return the links' readings of each round, or the range of each link."""
-    found = readings(seed)[which][:, _PAIRS] / unit
+    found = readings(seed)[which][:, _PAIRS] / _UNITS[which]
     if setting == 'range':
         found = (found.max(axis=0) - found.min(axis=0))[None]
     else:
@@ -92,9 +94,8 @@ def _of_links(which: int, unit: float, setting: str, seed: int
             one.round(3).tolist() for n, one in enumerate(found)}
 
 
-def _of_hosts(which: int, unit: float, setting: str, seed: int
-              ) -> samples.Found:
-    whole = readings(seed)[which] / unit
+def _of_hosts(which: int, setting: str, seed: int) -> samples.Found:
+    whole = readings(seed)[which] / _UNITS[which]
     # The diagonal is left out: rows by instance and other instance.
     to, of = (rows[:, _PAIRS].reshape(len(rows), N_HOSTS, N_HOSTS - 1)
               for rows in (whole, whole.transpose(0, 2, 1)))
@@ -107,79 +108,74 @@ def _of_hosts(which: int, unit: float, setting: str, seed: int
     return {name: one.round(3).tolist() for name, one in found.items()}
 
 
-def _links(number: int, what: str, unit: str, limit: float, most: float,
-           paper: str, decimals: int = 0) -> samples.Table:
-    """Return the function that shows a figure about the links' readings.
+def _row(name: str, values: Sequence[float], edge: float, decimals: int
+         ) -> tuple[outcome.Cell, ...]:
+    return (name, len(values), *(
+        round(float(np.quantile(values, q)), decimals)
+        for q in (0.1, 0.5, 0.9)), edge,
+        round(100 * float((np.array(values) > edge).mean()), 1))
 
-    :param limit: value in a round above which a link is counted.
+
+def _links(number: int, which: int, what: str, unit: str, limit: float,
+           most: float, rounds: str, paper: str, decimals: int = 0
+           ) -> samples.Figure:
+    """Build the figure of the links' readings.
+
+    :param which: 0 for rates, 1 for round trips.
+    :param limit: value of a round above which a link is counted.
     :param most: the same for the range over the rounds.
     """
-    def show(found: samples.Samples) -> outcome.Outcome:
-        rows: list[tuple[outcome.Cell, ...]] = []
-        panels = []
-        for setting in found.settings:
-            edge = most if setting == 'range' else limit
-            series = []
-            for name in found.values[setting]:
-                values = np.array(found.of(setting, name))
-                rows.append((name, len(values), *(
-                    round(float(np.quantile(values, q)), decimals)
-                    for q in (0.1, 0.5, 0.9)),
-                    edge, round(100 * float((values > edge).mean()), 1)))
-                series.append(outcome.Series(name, (), tuple(
-                    values.tolist())))
-            panels.append(outcome.Panel(
-                'cdf', 'Range over the rounds' if setting == 'range'
-                else 'Each round', unit, 'share of the links',
-                tuple(series)))
-        return outcome.Outcome(
-            f'monitoring-{number}', f'{what} of the links (Cloud Monitoring '
-            f'Framework Fig. {number})', (
-                'readings', 'links', f'10 % {unit}', 'median', '90 %',
-                'limit', 'above it, %'), tuple(rows), tuple(panels),
-            (f'{_MODEL} {paper}',))
-    return show
+    def table(found: samples.Samples) -> samples.Shown:
+        rows = [_row(name, found.of(setting, name),
+                     most if setting == 'range' else limit, decimals)
+                for setting in found.settings
+                for name in found.values[setting]]
+        return (('readings', 'links', f'10 % {unit}', 'median', '90 %',
+                 'limit', 'above it, %'), rows, [outcome.Panel(
+                     'cdf', 'Range over the rounds' if setting == 'range'
+                     else 'Each round', unit, 'share of the links', tuple(
+                         outcome.Series(name, (), tuple(
+                             found.of(setting, name)))
+                         for name in found.values[setting]))
+                     for setting in found.settings])
+    return samples.Figure(
+        f'monitoring-{number}', f'{what} of the links (Cloud Monitoring '
+        f'Framework Fig. {number})', (rounds, 'range'),
+        functools.partial(_of_links, which), table, (f'{_MODEL} {paper}',))
 
 
-def _hosts(number: int, what: str, unit: str, paper: str) -> samples.Table:
-    def show(found: samples.Samples) -> outcome.Outcome:
+def _hosts(number: int, which: int, what: str, unit: str, paper: str
+           ) -> samples.Figure:
+    """Build the figure of each instance's readings."""
+    def table(found: samples.Samples) -> samples.Shown:
         setting, = found.settings
-        names = tuple(found.values[setting])
-        means = {name: np.mean(found.values[setting][name], axis=0)
-                 for name in names}
-        drawn = [name for name in names if name != 'singled out']
-        shown: list[tuple[outcome.Cell, ...]] = [
-            (host, *(round(float(means[name][n]), 2) for name in drawn),
-             *(f'{100 * means[name][n]:.0f} %' for name in names
-               if name not in drawn)) for n, host in enumerate(HOSTS)]
-        return outcome.Outcome(
-            f'monitoring-{number}', f'{what} of each instance (Cloud '
-            f'Monitoring Framework Fig. {number})',
-            ('instance', *(f'{name}, {unit}' for name in drawn),
-             *(name for name in names if name not in drawn)), tuple(shown),
-            (outcome.Panel('bars', what, 'instance', unit, tuple(
-                outcome.Series(name, HOSTS, tuple(
-                    float(value) for value in means[name]))
-                for name in drawn)),), (f'{_MODEL} {paper}',))
-    return show
+        means = {name: np.mean(rows, axis=0).tolist()
+                 for name, rows in found.values[setting].items()}
+        drawn = [name for name in means if name != 'singled out']
+        shares = [f'{100 * share:.0f} %'
+                  for share in means.get('singled out', ())]
+        columns = [[round(value, 2) for value in means[name]]
+                   for name in drawn] + ([shares] if shares else [])
+        return (('instance', *(f'{name}, {unit}' for name in drawn),
+                 *(['singled out'] if shares else [])),
+                list(zip(HOSTS, *columns)),
+                [outcome.Panel('bars', what, 'instance', unit, tuple(
+                    outcome.Series(name, HOSTS, tuple(means[name]))
+                    for name in drawn))])
+    return samples.Figure(
+        f'monitoring-{number}', f'{what} of each instance (Cloud Monitoring '
+        f'Framework Fig. {number})', ('instances',),
+        functools.partial(_of_hosts, which), table, (f'{_MODEL} {paper}',))
 
 
 FIGURES = (
-    samples.Figure('monitoring-2', (str(RATE_ROUNDS), 'range'),
-                   functools.partial(_of_links, 0, 1e6), _links(
-        2, 'TCP rates', 'Mbit/s', 400.0, 200.0,
-        'The paper: less than 10 % of the links below 400 Mbit/s, 20 % vary '
-        'by more than 200.')),
-    samples.Figure('monitoring-3', ('instances',),
-                   functools.partial(_of_hosts, 0, 1e6), _hosts(
-        3, 'Mean rate', 'Mbit/s', 'Singled out: share of the seeds in which '
-        '``virtco rate list --hosts`` names the instance.')),
-    samples.Figure('monitoring-4', ('1', 'range'),
-                   functools.partial(_of_links, 1, 1e-3), _links(
-        4, 'Round trips', 'ms', 1.0, 1.0,
-        'The paper: median 0.3 ms, 20 % above 1 ms; over 30 rounds 80 % of '
-        'the links see congestion.', 2)),
-    samples.Figure('monitoring-5', ('instances',),
-                   functools.partial(_of_hosts, 1, 1e-3), _hosts(
-        5, 'Mean round trip', 'ms', 'As in the paper congestion is no '
-        'instance\'s own.')))
+    _links(2, 0, 'TCP rates', 'Mbit/s', 400.0, 200.0, str(RATE_ROUNDS),
+           'The paper: less than 10 % of the links below 400 Mbit/s, 20 % '
+           'vary by more than 200.'),
+    _hosts(3, 0, 'Mean rate', 'Mbit/s', 'Singled out: share of the seeds in '
+           'which ``virtco rate list --hosts`` names the instance.'),
+    _links(4, 1, 'Round trips', 'ms', 1.0, 1.0, '1',
+           'The paper: median 0.3 ms, 20 % above 1 ms; over 30 rounds 80 % of '
+           'the links see congestion.', 2),
+    _hosts(5, 1, 'Mean round trip', 'ms', 'As in the paper congestion is no '
+           'instance\'s own.'))

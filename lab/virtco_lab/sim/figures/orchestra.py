@@ -2,6 +2,7 @@
 
 """Orchestra: shuffles (Fig. 7, Table 3), priority (Fig. 14), FIFO (15)."""
 
+import functools
 import itertools
 
 import numpy as np
@@ -15,10 +16,13 @@ from virtco_lab.sim.figures import samples
 LINK_BPS = 1e9
 GB = 1e9
 #: Seconds measured on EC2 with the standard shuffle and with WSS, and the
-#: theoretical speed-up in percent.
-TABLE3 = {'A': (83.3, 70.6, 25.0), 'B': (131.0, 105.0, 33.0),
-          'C': (183.0, 142.0, 38.0)}
-#: Seconds of high and of low priority.
+#: speed-up in percent, measured and theoretical.
+FAIR_S = {'A': 83.3, 'B': 131.0, 'C': 183.0}
+WSS_S = {'A': 70.6, 'B': 105.0, 'C': 142.0}
+MEASURED = {name: 100 * (FAIR_S[name] / WSS_S[name] - 1) for name in FAIR_S}
+THEORY = {'A': 25.0, 'B': 33.0, 'C': 38.0}
+HIGH_LOW = 'high', 'low'
+#: Seconds of each priority.
 FIGURE14 = {'fair': (14.1, 45.6), 'priority': (8.1, 48.7)}
 #: Mean seconds; the paper says 34.6 and a factor of 1.45.
 FIGURE15 = {'fair': 34.6 * 1.45, 'fifo': 34.6}
@@ -53,39 +57,8 @@ def shuffle(bytes_per_node: float) -> fabric_model.Demand:
 
 
 def _table3_run(setting: str, seed: int) -> samples.Found:
-    return {policy: _alone_s(topology(setting), policy)
+    return {policy: _run([topology(setting)], [0.0], policy)[0]
             for policy in ('fair', 'mrtf')}
-
-
-def _table3_show(found: samples.Samples) -> outcome.Outcome:
-    """Tabulate weighted shuffle scheduling against fair sharing of flows."""
-    rows: list[tuple[outcome.Cell, ...]] = []
-    speedups = []
-    for name in found.settings:
-        paper_fair, paper_wss, theory = TABLE3[name]
-        fair_s, wss_s = (found.of(name, policy)[0]
-                         for policy in ('fair', 'mrtf'))
-        speedup = 100 * (fair_s / wss_s - 1)
-        speedups.append(speedup)
-        rows.append((name, fair_s, paper_fair, wss_s, paper_wss, speedup,
-                     100 * (paper_fair / paper_wss - 1), theory))
-    names = found.settings
-    return outcome.Outcome(
-        'orchestra-table3', 'Weighted shuffle scheduling (Orchestra Table 3)',
-        ('topology', 'fair s', 'paper s', 'WSS s', 'paper s', 'speed-up %',
-         'paper %', 'theory %'), tuple(rows),
-        (outcome.Panel('bars', 'Speed-up of WSS', 'topology', '%', (
-            outcome.Series('virtco', names, tuple(speedups)),
-            outcome.Series('paper, theory', names, tuple(
-                TABLE3[name][2] for name in names), paper=True),
-            outcome.Series('paper, EC2', names, tuple(
-                100 * (TABLE3[name][0] / TABLE3[name][1] - 1)
-                for name in names), paper=True))),),
-        ('Ports of 1 Gbit/s, units of 2 GB. Nothing here is random.',))
-
-
-def _alone_s(demand: fabric_model.Demand, policy: str) -> float:
-    return _run([demand], [0.0], policy)[0]
 
 
 def _run(demands: list[fabric_model.Demand], arrivals_s: list[float],
@@ -102,44 +75,15 @@ def _run(demands: list[fabric_model.Demand], arrivals_s: list[float],
     return cct_s
 
 
+def _speed_up(found: samples.Samples, name: str) -> float:
+    """Compute how much faster the weighted shuffle is, in percent."""
+    return 100 * (found.mean(name, 'fair') / found.mean(name, 'mrtf') - 1)
+
+
 def _figure14_run(setting: str, seed: int) -> samples.Found:
-    high_s, low_s = _priority_run(setting)
-    return {'high': high_s, 'low': low_s}
-
-
-def _figure14_show(found: samples.Samples) -> outcome.Outcome:
-    """Tabulate three small transfers of high priority over a large one of low.
-    """
-    rows: list[tuple[outcome.Cell, ...]] = []
-    series = []
-    for policy in found.settings:
-        high_s, low_s = (found.of(policy, key)[0] for key in ('high', 'low'))
-        rows.append((policy, high_s, FIGURE14[policy][0], low_s,
-                     FIGURE14[policy][1]))
-        series.append(outcome.Series(policy, ('high', 'low'),
-                                     (high_s, low_s)))
-        series.append(outcome.Series(f'{policy} (paper)', ('high', 'low'),
-                                     FIGURE14[policy], paper=True,
-                                     over=policy))
-    cells = [[float(cell or 0) for cell in row[1:]] for row in rows]
-    rows.append(('reduction %', *(
-        outcome.reduction(ours, fair)
-        for fair, ours in zip(cells[0], cells[-1]))))
-    return outcome.Outcome(
-        'orchestra-fig14', 'Cross-transfer priority (Orchestra Fig. 14)',
-        ('policy', 'high s', 'paper s', 'low s', 'paper s'), tuple(rows),
-        (outcome.Panel('bars', 'Completion times', 'priority', 's',
-                       tuple(series)),),
-        ('2 GB per node of low, 256 MB of high priority; 30 nodes of '
-         '1 Gbit/s. The first of high priority starts at 10 s, the second '
-         'when it has ended, then the third. The paper\'s nodes reached about '
-         'half the rate, so compare the reductions.',))
-
-
-def _priority_run(policy: str) -> tuple[float, float]:
     """Simulate; return the mean CCT of high priority, and the low one's."""
     sim = simulation.Simulation(
-        np.full(2 * _NODES, LINK_BPS), simulation.Config(policy),
+        np.full(2 * _NODES, LINK_BPS), simulation.Config(setting),
         [shuffle(2 * GB)] + [shuffle(0.256 * GB)] * 3)
     sim.start(0, priority_class=1)
     sim.run(10.0)
@@ -148,46 +92,53 @@ def _priority_run(policy: str) -> tuple[float, float]:
         while not sim.ended(index):
             sim.run(stop_at_end=True)
     sim.run()
-    ccts = sim.completion_s()
-    return float(ccts[1:].mean()), float(ccts[0])
+    low_s, *high_s = sim.completion_s()
+    return dict(zip(HIGH_LOW, (float(np.mean(high_s)), float(low_s))))
+
+
+def _figure14(found: samples.Samples) -> samples.Shown:
+    """Tabulate three small transfers of high priority over a large one of low.
+    """
+    ours_s = {policy: tuple(found.mean(policy, key) for key in HIGH_LOW)
+              for policy in found.settings}
+    rows = [[value for pair in zip(ours_s[policy], FIGURE14[policy])
+             for value in pair] for policy in found.settings]
+    series: list[outcome.Series] = []
+    for policy, times_s in ours_s.items():
+        series += (outcome.Series(policy, HIGH_LOW, times_s), outcome.Series(
+            f'{policy} (paper)', HIGH_LOW, FIGURE14[policy], paper=True,
+            over=policy))
+    return (('policy', 'high s', 'paper s', 'low s', 'paper s'),
+            [*([policy, *row] for policy, row in zip(ours_s, rows)),
+             ('reduction %', *map(outcome.reduction, rows[-1], rows[0]))],
+            [outcome.Panel('bars', 'Completion times', 'priority', 's',
+                           tuple(series))])
 
 
 def _figure15_run(setting: str, seed: int) -> samples.Found:
     return {'ends_s': _run([shuffle(GB)] * 4, [0.0] * 4, setting)}
 
 
-def _figure15_show(found: samples.Samples) -> outcome.Outcome:
-    """Tabulate four equal shuffles at once: FIFO, FIFO+ and fair sharing."""
-    rows: list[tuple[outcome.Cell, ...]] = []
-    series = []
+def _figure15_panel(found: samples.Samples) -> outcome.Panel:
     jobs = (*(f'job {i + 1}' for i in range(4)), 'mean')
-    means = {}
-    for policy in found.settings:
-        ends_s = found.of(policy, 'ends_s')
-        means[policy] = found.mean(policy, 'ends_s')
-        rows.append((policy, means[policy], FIGURE15.get(policy), *ends_s,
-                     max(ends_s)))
-        series.append(outcome.Series(policy, jobs, (*ends_s, means[policy])))
-    series.append(outcome.Series(
-        'paper, fair', ('mean',), (FIGURE15['fair'],), paper=True,
-        over='fair'))
-    series.append(outcome.Series(
-        'paper, FIFO', ('mean',), (FIGURE15['fifo'],), paper=True,
-        over='fifo'))
-    notes = (
-        f'fair / FIFO: {means["fair"] / means["fifo"]:.3f} here; 1.45 '
-        f'measured ({FIGURE15["fair"]:.1f} s against {FIGURE15["fifo"]:.1f} '
-        's), 2n/(n+1) = 1.6 in theory.',
-        'FIFO+ leaves 3 % of each port to each later transfer: the first '
-        'takes longer, and the mean is above FIFO\'s, as in the paper. Its '
-        'gain for later ones came from ports that FIFO left idle; here '
-        'back-fill uses them under FIFO, too.')
-    return outcome.Outcome(
-        'orchestra-fig15', 'FIFO and FIFO+ (Orchestra Fig. 15)',
-        ('policy', 'mean s', 'paper s', *(f'{job} s' for job in jobs[:4]),
-         'all s'), tuple(rows),
-        (outcome.Panel('bars', 'Completion times', 'transfer', 's',
-                       tuple(series)),), notes)
+    return outcome.Panel('bars', 'Completion times', 'transfer', 's', (
+        *(outcome.Series(policy, jobs, (*found.of(policy, 'ends_s'),
+                                        found.mean(policy, 'ends_s')))
+          for policy in found.settings),
+        *(outcome.Series(f'paper, {label}', ('mean',), (FIGURE15[policy],),
+                         paper=True, over=policy)
+          for label, policy in (('fair', 'fair'), ('FIFO', 'fifo')))))
+
+
+def _end_s(job: int, found: samples.Samples, policy: str) -> float:
+    return found.of(policy, 'ends_s')[job]
+
+
+def _figure15_note(found: samples.Samples) -> str:
+    fair_s, fifo_s = (found.mean(name, 'ends_s') for name in FIGURE15)
+    return (f'fair / FIFO: {fair_s / fifo_s:.3f} here; 1.45 '
+            f'measured ({FIGURE15["fair"]:.1f} s against '
+            f'{FIGURE15["fifo"]:.1f} s), 2n/(n+1) = 1.6 in theory.')
 
 
 def _figure7_run(setting: str, seed: int) -> samples.Found:
@@ -227,36 +178,53 @@ def fetched_s(receivers: int, connections: int,
     return sim.now_s
 
 
-def _figure7_show(found: samples.Samples) -> outcome.Outcome:
-    """Tabulate a balanced shuffle of 30 senders by connections per receiver.
-    """
-    rows: list[tuple[outcome.Cell, ...]] = []
-    for setting in found.settings:
-        rows.append((setting, *(
-            outcome.spread(found.of(setting, str(connections)))[0]
-            for connections in CONNECTIONS), FIGURE7.get(setting)))
-    return outcome.Outcome(
-        'orchestra-fig7', 'Shuffle times by connections per receiver '
-        '(Orchestra Fig. 7)',
-        ('receivers', *(f'{connections} connections s'
-                        for connections in CONNECTIONS), 'paper, 30 s'),
-        tuple(rows), (outcome.Panel(
-            'lines', 'Shuffle of 1 GB per receiver', 'connections',
-            's', tuple(outcome.averaged(
-                f'{setting} receivers', CONNECTIONS, [
-                    found.of(setting, str(connections))
-                    for connections in CONNECTIONS])
-                for setting in found.settings)),),
-        ('30 senders, ports of 1 Gbit/s: the bound is 8 s. The paper\'s '
-         'times follow from the rates that it reached with 30 connections.',))
+def _figure7_panel(found: samples.Samples) -> outcome.Panel:
+    return outcome.Panel(
+        'lines', 'Shuffle of 1 GB per receiver', 'connections', 's',
+        tuple(outcome.averaged(f'{setting} receivers', CONNECTIONS, [
+            found.of(setting, str(connections))
+            for connections in CONNECTIONS]) for setting in found.settings))
 
 
 FIGURES = (
-    samples.Figure('orchestra-fig7', ('1', '10', '20', '30'), _figure7_run,
-                   _figure7_show, short=('1', '10')),
-    samples.Figure('orchestra-table3', tuple(TABLE3), _table3_run,
-                   _table3_show, seeded=False),
-    samples.Figure('orchestra-fig14', tuple(FIGURE14), _figure14_run,
-                   _figure14_show, seeded=False),
-    samples.Figure('orchestra-fig15', ('fair', 'fifo', 'fifo+'),
-                   _figure15_run, _figure15_show, seeded=False))
+    samples.Figure(
+        'orchestra-fig7', 'Shuffle times by connections per receiver '
+        '(Orchestra Fig. 7)', ('1', '10', '20', '30'), _figure7_run,
+        samples.by_setting('receivers', (
+            *((f'{connections} connections s', str(connections))
+              for connections in CONNECTIONS), ('paper, 30 s', FIGURE7)),
+            _figure7_panel),
+        ('30 senders, ports of 1 Gbit/s: the bound is 8 s. The paper\'s '
+         'times follow from the rates that it reached with 30 connections.',),
+        short=('1', '10')),
+    samples.Figure(
+        'orchestra-table3', 'Weighted shuffle scheduling (Orchestra Table 3)',
+        tuple(FAIR_S), _table3_run, samples.by_setting('topology', (
+            ('fair s', 'fair'), ('paper s', FAIR_S), ('WSS s', 'mrtf'),
+            ('paper s', WSS_S), ('speed-up %', _speed_up),
+            ('paper %', MEASURED), ('theory %', THEORY)), samples.bars(
+                'Speed-up of WSS', 'topology', '%', {'virtco': _speed_up},
+                {'paper, theory': THEORY, 'paper, EC2': MEASURED})),
+        ('Ports of 1 Gbit/s, units of 2 GB. Nothing here is random.',),
+        seeded=False),
+    samples.Figure(
+        'orchestra-fig14', 'Cross-transfer priority (Orchestra Fig. 14)',
+        tuple(FIGURE14), _figure14_run, _figure14,
+        ('2 GB per node of low, 256 MB of high priority; 30 nodes of '
+         '1 Gbit/s. The first of high priority starts at 10 s, the second '
+         'when it has ended, then the third. The paper\'s nodes reached about '
+         'half the rate, so compare the reductions.',), seeded=False),
+    samples.Figure(
+        'orchestra-fig15', 'FIFO and FIFO+ (Orchestra Fig. 15)',
+        ('fair', 'fifo', 'fifo+'), _figure15_run, samples.by_setting(
+            'policy', (
+                ('mean s', 'ends_s'), ('paper s', FIGURE15),
+                *((f'job {i + 1} s', functools.partial(_end_s, i))
+                  for i in range(4)),
+                ('all s', lambda found, policy: max(
+                    found.of(policy, 'ends_s')))), _figure15_panel),
+        (_figure15_note,
+         'FIFO+ leaves 3 % of each port to each later transfer: the first '
+         'takes longer, and the mean is above FIFO\'s, as in the paper. Its '
+         'gain for later ones came from ports that FIFO left idle; here '
+         'back-fill uses them under FIFO, too.'), seeded=False))

@@ -9,6 +9,7 @@ error, *truth* the constant that the cloud was generated with.
 """
 
 from collections.abc import Callable
+from collections.abc import Sequence
 import functools
 
 import numpy as np
@@ -23,9 +24,8 @@ from virtco_lab.sim.figures import samples
 
 Matrix = clouds.Matrix
 
-ESTIMATES = ('heuristics', 'rpca', 'median', 'upper-quartile', 'consensus',
-             'chosen', 'truth')
-ALL = ('baseline', *ESTIMATES)
+_SIMPLE = ('rpca', 'median', 'upper-quartile', 'consensus')
+ALL = ('baseline', 'heuristics', *_SIMPLE, 'chosen', 'truth')
 OPERATIONS = ('broadcast', 'scatter', 'mapping')
 SIZE_BYTES = 8e6
 N_HOSTS = 64
@@ -41,14 +41,24 @@ def _rng(seed: int, figure: int) -> np.random.Generator:
     return np.random.default_rng([seed, 50, figure])
 
 
+def _mean(readings: Matrix) -> Matrix:
+    rates: Matrix = readings.mean(axis=0)
+    return rates
+
+
+#: Estimates of rates by readings, shape (n, pairs).
+_WAYS: dict[str, Callable[[Matrix], Matrix]] = {'heuristics': _mean, **{
+    str(one): functools.partial(constant.estimate, estimator=one)
+    for one in constant.Estimator}}
+
+
 def estimates_of(readings: Matrix, truth: Matrix) -> dict[str, Matrix]:
     """Estimate the rates of all pairs in each way, from (n, hosts, hosts)."""
     n_hosts = readings.shape[1]
     flat = readings[:, ~np.eye(n_hosts, dtype=bool)]
-    found = {'heuristics': flat.mean(axis=0), **{
-        str(one): constant.estimate(flat, one) for one in constant.Estimator}}
-    chosen = constant.choose(constant.held_out_errors(flat))
-    found['chosen'] = found[str(chosen)]
+    found = {name: way(flat) for name, way in _WAYS.items()}
+    found['chosen'] = found[str(constant.choose(
+        constant.held_out_errors(flat)))]
     return {'truth': truth, **{name: clouds.whole(rates, n_hosts)
                                for name, rates in found.items()}}
 
@@ -132,9 +142,6 @@ def _means(found: dict[str, list[list[float]]], operation: int = 0
             for name, rows in found.items()}
 
 
-# Each figure's run: numbers of a setting and seed.
-
-
 def _fig4(setting: str, seed: int) -> samples.Found:
     n_hosts = int(setting)
     names = [f'h{i}' for i in range(n_hosts)]
@@ -146,20 +153,11 @@ def _fig4(setting: str, seed: int) -> samples.Found:
 
 
 def _fig5(setting: str, seed: int) -> samples.Found:
-    n_hosts = N_HOSTS
-    cloud = clouds.Cloud(n_hosts, clouds.Dynamics(), _rng(seed, 5))
-    whole = cloud.snapshots(40)[:, ~np.eye(n_hosts, dtype=bool)]
-    found = {}
-    for name in ('mean', *constant.Estimator):
-        def by(rows: Matrix, name: str = name) -> Matrix:
-            if name == 'mean':
-                mean: Matrix = rows.mean(axis=0)
-                return mean
-            return constant.estimate(rows, constant.Estimator(name))
-        full, part = by(whole), by(whole[:int(setting)])
-        found['heuristics' if name == 'mean' else str(name)] = float(
-            np.linalg.norm(part - full) / np.linalg.norm(full))
-    return found
+    cloud = clouds.Cloud(N_HOSTS, clouds.Dynamics(), _rng(seed, 5))
+    whole = cloud.snapshots(40)[:, ~np.eye(N_HOSTS, dtype=bool)]
+    return {name: float(np.linalg.norm(way(whole[:int(setting)]) - way(whole))
+                        / np.linalg.norm(way(whole)))
+            for name, way in _WAYS.items()}
 
 
 def _fig6(setting: str, seed: int) -> samples.Found:
@@ -246,89 +244,84 @@ def _fig13(setting: str, seed: int) -> samples.Found:
                   OPERATIONS.index(setting))
 
 
-# Tables and pictures of the samples.
-
-
-def table(number: int | str, title: str, first: str, y_label: str, note: str,
-          series: tuple[str, ...] = ALL, relative: bool = True,
-          kind: str = 'bars', log_y: bool = False) -> samples.Table:
-    """Build the function that shows a figure's samples.
-
-    :param relative: to the baseline of the same seed.
-    """
-    def show(found: samples.Samples) -> outcome.Outcome:
-        def of(setting: str, name: str) -> list[float]:
-            if relative and name in ALL + ('topology-aware',):
-                return found.ratios(setting, name, setting, 'baseline')
-            return found.of(setting, name)
-
-        x = tuple(float(s) if kind == 'lines' else s for s in found.settings)
-        drawn = tuple(name for name in series if relative is False
-                      or name in ALL + ('topology-aware',))
-        return outcome.Outcome(
-            f'rpca-fig{number}', title, (first, *series), tuple(
-                (setting, *(outcome.shown(of(setting, name))
-                            for name in series))
-                for setting in found.settings),
-            (outcome.Panel(kind, title, first, y_label, tuple(
-                outcome.averaged(name, x, [of(setting, name)
-                                           for setting in found.settings])
-                for name in drawn),
-                log_y=log_y),), (note,))
-    return show
-
-
 OVER = 'time over the baseline\'s'
-_SIMPLE = ('rpca', 'median', 'upper-quartile', 'consensus')
+_RELATIVE = (*ALL, 'topology-aware')
+
+
+def figure(number: int | str, title: str, first: str, settings: Sequence[str],
+           numbers: Callable[..., samples.Found], note: str,
+           names: Sequence[str] = ALL, y_label: str = OVER,
+           kind: str = 'bars', log_y: bool = False,
+           short: tuple[str, ...] = (), seeded: bool = True
+           ) -> samples.Figure:
+    """Build a figure of times over the baseline's of the same seed.
+
+    :param first: heading of the settings.
+    :param names: series; those that are no times of a plan are not drawn.
+    :param y_label: name of the y axis; another one than :data:`OVER` draws
+        all series as they are.
+    """
+    def of(found: samples.Samples, setting: str, name: str) -> list[float]:
+        if y_label == OVER and name in _RELATIVE:
+            return found.ratios(setting, name, setting, 'baseline')
+        return found.of(setting, name)
+
+    def table(found: samples.Samples) -> samples.Shown:
+        x = tuple(map(float, found.settings)) if kind == 'lines' else (
+            found.settings)
+        return (first, *names), [
+            (setting, *(outcome.shown(of(found, setting, name))
+                        for name in names)) for setting in found.settings], [
+            outcome.Panel(kind, title, first, y_label, tuple(
+                outcome.averaged(name, x, [of(found, setting, name)
+                                           for setting in found.settings])
+                for name in names if y_label != OVER or name in _RELATIVE),
+                log_y=log_y)]
+
+    return samples.Figure(f'rpca-fig{number}', title, tuple(settings), numbers,
+                          table, (note,), short=short, seeded=seeded)
+
 
 FIGURES = (
-    samples.Figure('rpca-fig4', ('16', '64', '128', '196'), _fig4, table(
-        4, 'Calibration of all pairs', 'hosts', 'minutes', (
-            'Arithmetic of the rounds of disjoint pairs; the paper needs 10 '
-            'minutes for 196 instances.'), (
-            'rounds', 'all pairs once, 1.5 s a round, min',
-            'all pairs once, 1 s a round, min',
-            'one pair after another, min'), False, 'lines', True),
-        seeded=False, short=('196',)),
-    samples.Figure('rpca-fig5', ('1', '2', '5', '10', '15', '20', '30'),
-                   _fig5, table(
-        5, 'Constant of so many snapshots against that of 40', 'snapshots',
-        'relative difference', f'{DYNAMICS} A tenth is cut.',
-        ('heuristics', *_SIMPLE), False, 'lines'), short=('10',)),
-    samples.Figure('rpca-fig6', ('0.1', '0.2', '0.5', '1', '1.5', '2'),
-                   _fig6, table(
-        6, 'Threshold of a new calibration', 'threshold', 'seconds', (
-            f'{DYNAMICS} A tenth is cut, 0.2 % of 32 hosts move per half '
-            'hour. A calibration takes 600 s; a run sends 100 messages.'),
-        ('broadcast', 'with calibrations', 'calibrations in a week'), False,
-        'lines', True), short=('1',)),
-    samples.Figure('rpca-fig7', OPERATIONS, functools.partial(
-        _operation, 7, 196, clouds.Dynamics()), table(
-        7, '196 hosts, a tenth of the readings disturbed', 'operation', OVER,
-        DYNAMICS), short=('broadcast',)),
-    samples.Figure('rpca-fig8', ('16', '32', '64', '128', '196'), _fig8,
-                   table(8, 'Broadcast by number of hosts', 'hosts', OVER,
-                         f'{DYNAMICS} A tenth is cut.'), short=('32',)),
-    samples.Figure('rpca-fig10', ('0', '0.05', '0.1', '0.2', '0.3', '0.5'),
-                   _fig10, table(
-        10, 'Broadcast by share of disturbed readings', 'disturbed', OVER,
-        f'{DYNAMICS} 64 hosts.', ('Norm(N_E)', *ALL), True, 'lines'),
-        short=('0.2',)),
-    samples.Figure('rpca-fig11', OPERATIONS, functools.partial(
-        _operation, 11, N_HOSTS, clouds.Dynamics(disturbed=0.2)), table(
-        11, '64 hosts, a fifth of the readings disturbed', 'operation', OVER,
-        DYNAMICS), short=('broadcast',)),
-    samples.Figure('rpca-fig12', (
+    figure(4, 'Calibration of all pairs', 'hosts', ('16', '64', '128', '196'),
+           _fig4, 'Arithmetic of the rounds of disjoint pairs; the paper '
+           'needs 10 minutes for 196 instances.', (
+               'rounds', 'all pairs once, 1.5 s a round, min',
+               'all pairs once, 1 s a round, min',
+               'one pair after another, min'), 'minutes', 'lines', True,
+           ('196',), seeded=False),
+    figure(5, 'Constant of so many snapshots against that of 40', 'snapshots',
+           ('1', '2', '5', '10', '15', '20', '30'), _fig5,
+           f'{DYNAMICS} A tenth is cut.', ('heuristics', *_SIMPLE),
+           'relative difference', 'lines', short=('10',)),
+    figure(6, 'Threshold of a new calibration', 'threshold',
+           ('0.1', '0.2', '0.5', '1', '1.5', '2'), _fig6,
+           f'{DYNAMICS} A tenth is cut, 0.2 % of 32 hosts move per half '
+           'hour. A calibration takes 600 s; a run sends 100 messages.',
+           ('broadcast', 'with calibrations', 'calibrations in a week'),
+           'seconds', 'lines', True, ('1',)),
+    figure(7, '196 hosts, a tenth of the readings disturbed', 'operation',
+           OPERATIONS, functools.partial(_operation, 7, 196,
+                                         clouds.Dynamics()),
+           DYNAMICS, short=('broadcast',)),
+    figure(8, 'Broadcast by number of hosts', 'hosts',
+           ('16', '32', '64', '128', '196'), _fig8,
+           f'{DYNAMICS} A tenth is cut.', short=('32',)),
+    figure(10, 'Broadcast by share of disturbed readings', 'disturbed',
+           ('0', '0.05', '0.1', '0.2', '0.3', '0.5'), _fig10,
+           f'{DYNAMICS} 64 hosts.', ('Norm(N_E)', *ALL), kind='lines',
+           short=('0.2',)),
+    figure(11, '64 hosts, a fifth of the readings disturbed', 'operation',
+           OPERATIONS, functools.partial(_operation, 11, N_HOSTS,
+                                         clouds.Dynamics(disturbed=0.2)),
+           DYNAMICS, short=('broadcast',)),
+    figure(12, 'Norm(N_E) by background traffic', 'background', (
         *(f'wait {value} s' for value in CLUSTER_WAITS_S),
         *(f'message {value} MB' for value in CLUSTER_SIZES_MB)), _fig12,
-        table(12, 'Norm(N_E) by background traffic', 'background',
-              'Norm(N_E)', (
-                  '1,024 machines in 32 racks, 512 background pairs, 64 '
-                  'machines measured. Waits with messages of 100 MB, '
-                  'messages with waits of 5 s.'), _SIMPLE, False),
-        short=('wait 5 s',)),
-    samples.Figure('rpca-fig13', OPERATIONS, _fig13, table(
-        13, 'Cluster of 1,024 machines', 'operation', OVER, (
-            '64 of its machines, 160 background pairs; topology-aware knows '
-            'the racks.'), ('baseline', 'topology-aware', 'heuristics',
-                            *_SIMPLE, 'chosen')), short=('broadcast',)))
+        '1,024 machines in 32 racks, 512 background pairs, 64 machines '
+        'measured. Waits with messages of 100 MB, messages with waits of 5 s.',
+        _SIMPLE, 'Norm(N_E)', short=('wait 5 s',)),
+    figure(13, 'Cluster of 1,024 machines', 'operation', OPERATIONS, _fig13,
+           '64 of its machines, 160 background pairs; topology-aware knows '
+           'the racks.', ('baseline', 'topology-aware', 'heuristics',
+                          *_SIMPLE, 'chosen'), short=('broadcast',)))

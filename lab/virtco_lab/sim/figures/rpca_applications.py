@@ -87,22 +87,19 @@ _CALIBRATED = ('64 hosts; the constants were calibrated by 10 x 126 rounds '
                'of 0.1 s.')
 
 FIGURES = (
-    samples.Figure('rpca-fig9', ('10', '160', '2560', '10240'), _by_steps,
-                   rpca.table(
-        9, 'N-body by number of steps, calibration included', 'steps',
-        rpca.OVER, f'{rpca.DYNAMICS} {_CALIBRATED} 1 MB per step, 20 ms of '
-        'computation.'), short=('10240',)),
-    samples.Figure('rpca-fig9-cg', tuple(map(str, ITERATIONS)), _cg,
-                   rpca.table(
-        '9-cg', 'CG by length of the vector, calibration included',
-        'unknowns', rpca.OVER, f'{rpca.DYNAMICS} {_CALIBRATED} '
-        + ', '.join(map(str, ITERATIONS.values())) + ' iterations on '
-        'Poisson\'s equation; 20 operations per unknown at 1 Gflop/s. The '
-        'paper: slower than the baseline for short vectors, up to 31 % '
-        'faster for long ones.', log_y=True), short=('64000',)),
-    samples.Figure('rpca-fig9-size', ('1000', '10000', '100000', '1000000'),
-                   _by_message, rpca.table(
-        '9-size', 'N-body by size of the message, calibration included',
-        'bytes', rpca.OVER, f'{rpca.DYNAMICS} {_CALIBRATED} {_STEPS} steps, '
-        '20 ms of computation. The paper: up to 25 % faster.'),
-        short=('1000000',)))
+    rpca.figure(9, 'N-body by number of steps, calibration included', 'steps',
+                ('10', '160', '2560', '10240'), _by_steps,
+                f'{rpca.DYNAMICS} {_CALIBRATED} 1 MB per step, 20 ms of '
+                'computation.', short=('10240',)),
+    rpca.figure('9-cg', 'CG by length of the vector, calibration included',
+                'unknowns', tuple(map(str, ITERATIONS)), _cg,
+                f'{rpca.DYNAMICS} {_CALIBRATED} '
+                + ', '.join(map(str, ITERATIONS.values())) + ' iterations on '
+                'Poisson\'s equation; 20 operations per unknown at 1 Gflop/s. '
+                'The paper: slower than the baseline for short vectors, up to '
+                '31 % faster for long ones.', log_y=True, short=('64000',)),
+    rpca.figure('9-size', 'N-body by size of the message, calibration '
+                'included', 'bytes', ('1000', '10000', '100000', '1000000'),
+                _by_message, f'{rpca.DYNAMICS} {_CALIBRATED} {_STEPS} steps, '
+                '20 ms of computation. The paper: up to 25 % faster.',
+                short=('1000000',)))

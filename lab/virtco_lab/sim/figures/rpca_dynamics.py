@@ -15,6 +15,7 @@ together: there it learns the snapshot's factor from the others.
 """
 
 import dataclasses
+import functools
 
 import numpy as np
 
@@ -22,7 +23,6 @@ from virtco.advise import trees
 from virtco.measure import constant
 from virtco.measure import robustpca
 from virtco_lab.sim import clouds
-from virtco_lab.sim.figures import outcome
 from virtco_lab.sim.figures import rpca
 from virtco_lab.sim.figures import samples
 
@@ -158,20 +158,18 @@ def _broadcasts(setting: str, seed: int) -> samples.Found:
             for name, rates in found.items()}
 
 
-def _table(name: str, title: str, y_label: str, *notes: str) -> samples.Table:
-    def show(found: samples.Samples) -> outcome.Outcome:
-        rows = tuple((setting, *(outcome.shown(found.of(setting, one))
-                                 for one in ESTIMATES), *(
-            str(found.saving(setting, other, 'rpca'))
-            for other in ('mean time', 'median')))
-            for setting in found.settings)
-        return outcome.Outcome(
-            name, title, ('dynamics', *ESTIMATES, 'rpca saves of mean time',
-                          'of median'), rows,
-            (outcome.Panel('bars', title, 'dynamics', y_label, tuple(map(
-                found.means, ESTIMATES))),),
-            notes)
-    return show
+def _table(title: str, y_label: str) -> samples.Table:
+    return samples.by_setting('dynamics', (
+        *((name, samples.shown(name)) for name in ESTIMATES),
+        *((heading, functools.partial(_saved, other)) for heading, other in (
+            ('rpca saves of mean time', 'mean time'),
+            ('of median', 'median')))), samples.bars(
+                title, 'dynamics', y_label,
+                {name: name for name in ESTIMATES}))
+
+
+def _saved(other: str, found: samples.Samples, setting: str) -> str:
+    return str(found.saving(setting, other, 'rpca'))
 
 
 _CLOUDS = (
@@ -183,15 +181,17 @@ _SAVES = ('The last columns: percent that rpca takes off, with the 95 % '
           'interval over the seeds.')
 
 FIGURES = (
-    samples.Figure('rpca-dynamics', tuple(SETTINGS), _errors, _table(
-        'rpca-dynamics', 'Error of each estimate', 'mean error, %',
-        f'{_CLOUDS} Errors in percent of the constant, mean of the pairs, a '
-        f'factor that all pairs have in common left out. {_SAVES}'),
+    samples.Figure(
+        'rpca-dynamics', 'Error of each estimate', tuple(SETTINGS), _errors,
+        _table('Error of each estimate', 'mean error, %'),
+        (f'{_CLOUDS} Errors in percent of the constant, mean of the pairs, a '
+         f'factor that all pairs have in common left out. {_SAVES}',),
         short=('20 % cut',)),
-    samples.Figure('rpca-dynamics-tree', tuple(SETTINGS), _broadcasts, _table(
+    samples.Figure(
         'rpca-dynamics-tree', 'Broadcast along each estimate\'s tree',
-        'time over that of the constant\'s tree',
-        f'{_CLOUDS} Trees by the message that ends first, from eight random '
-        'roots, timed on the constant rates, over the time of the tree that '
-        f'knows them. {_SAVES}'), short=('20 % cut',)),
-)
+        tuple(SETTINGS), _broadcasts,
+        _table('Broadcast along each estimate\'s tree',
+               'time over that of the constant\'s tree'),
+        (f'{_CLOUDS} Trees by the message that ends first, from eight random '
+         'roots, timed on the constant rates, over the time of the tree that '
+         f'knows them. {_SAVES}',), short=('20 % cut',)))

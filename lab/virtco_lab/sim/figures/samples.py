@@ -11,7 +11,6 @@ import concurrent.futures
 import dataclasses
 import functools
 import pathlib
-import statistics
 import time
 from typing import Any
 
@@ -86,11 +85,19 @@ class Samples:
             self.of(other_setting, other))).tolist()
         return ratios
 
-    def means(self, series: str) -> outcome.Series:
-        """Return the bars of a series' mean at each setting."""
-        return outcome.Series(series, self.settings, tuple(
-            statistics.fmean(self.of(setting, series))
-            for setting in self.settings))
+    def value(self, setting: str, cell: 'Cell') -> Any:
+        """Return a cell of a setting's row."""
+        if isinstance(cell, str):
+            return self.mean(setting, cell)
+        return (cell.get(setting) if isinstance(cell, Mapping)
+                else cell(self, setting))
+
+    def series(self, label: str, cell: 'Cell', *, paper: bool = False
+               ) -> outcome.Series:
+        """Return the bars of a value at each setting."""
+        return outcome.Series(label, self.settings, tuple(
+            self.value(setting, cell) for setting in self.settings),
+            paper=paper)
 
     def add(self, setting: str, found: Found, cpu_s: float) -> None:
         """Take the next seed's numbers."""
@@ -108,8 +115,53 @@ class Samples:
                               self.of(setting, theirs))
 
 
-#: Makes the table and plot of samples, with any of the settings.
-Table = Callable[[Samples], outcome.Outcome]
+#: Value of a setting: the mean of a series, a constant of each setting, or a
+#: function of the samples and the setting.
+Cell = (str | Mapping[str, Any] | Callable[[Samples, str], outcome.Cell])
+#: Headings, rows of cells, and panels of samples, with any of the settings.
+Shown = tuple[Sequence[str], Sequence[Sequence[Any]], Sequence[outcome.Panel]]
+Table = Callable[[Samples], Shown]
+Panel = Callable[[Samples], outcome.Panel]
+
+
+def by_setting(first: str, columns: Sequence[tuple[str, Cell]],
+               *panels: Panel) -> Table:
+    """Build the function that makes a table with a row for each setting.
+
+    :param first: heading of the settings.
+    :param columns: heading and cell of each further column.
+    """
+    return lambda found: (
+        (first, *(heading for heading, _ in columns)),
+        [(setting, *(found.value(setting, cell) for _, cell in columns))
+         for setting in found.settings],
+        [panel(found) for panel in panels])
+
+
+def turned(table: Table) -> Table:
+    """Build the function that makes a table with its rows as columns."""
+    def turn(found: Samples) -> Shown:
+        headings, rows, panels = table(found)
+        first, *others = zip(headings, *rows, strict=True)
+        return first, others, panels
+    return turn
+
+
+def shown(series: str, factor: float = 1.0) -> Callable[[Samples, str], str]:
+    """Build the function that formats a series' mean and deviation."""
+    return lambda found, setting: outcome.shown(
+        [factor * value for value in found.of(setting, series)])
+
+
+def bars(title: str, x_label: str, y_label: str, cells: Mapping[str, Cell],
+         papers: Mapping[str, Cell] | None = None) -> Panel:
+    """Build the function that draws values of each setting as bars.
+
+    :param papers: the papers' numbers.
+    """
+    return lambda found: outcome.Panel('bars', title, x_label, y_label, (
+        *(found.series(*one) for one in cells.items()),
+        *(found.series(*one, paper=True) for one in (papers or {}).items())))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -118,6 +170,7 @@ class Figure:
 
     :ivar settings: its rows, columns or both; each is run for each seed.
     :ivar numbers: makes the numbers of one setting and seed, of the inputs.
+    :ivar notes: remarks for readers, or functions of the samples.
     :ivar inputs: fields of a context that the numbers are made of.
     :ivar seeded: something is random.
     :ivar short: settings for a quick check; all if empty.
@@ -126,9 +179,11 @@ class Figure:
     """
 
     name: str
+    title: str
     settings: tuple[str, ...]
     numbers: Callable[..., Found]
     table: Table
+    notes: tuple[str | Callable[[Samples], str], ...] = ()
     inputs: tuple[str, ...] = ()
     seeded: bool = True
     short: tuple[str, ...] = ()
@@ -149,11 +204,14 @@ class Figure:
 
     def show(self, found: Samples, context: Context) -> outcome.Outcome:
         """Return the table and plot of the samples."""
-        result = self.table(found)
-        if 'shape' not in self.inputs:
-            return result
-        return dataclasses.replace(result, notes=(
-            *result.notes, f'Shape of the matrices: {context.shape}.'))
+        columns, rows, panels = self.table(found)
+        notes = [note if isinstance(note, str) else note(found)
+                 for note in self.notes]
+        if 'shape' in self.inputs:
+            notes.append(f'Shape of the matrices: {context.shape}.')
+        return outcome.Outcome(
+            self.name, self.title, tuple(columns), tuple(map(tuple, rows)),
+            tuple(panels), tuple(notes))
 
     def chosen(self, context: Context) -> tuple[str, ...]:
         """Return the settings to run."""

@@ -19,10 +19,11 @@ BOUND = 'bound of any schedule'
 ALONE = 'each alone'
 #: Mean, median and 95th percentile of an independent prototype of ours that
 #: follows the rules of CoflowSim, seconds.
-PROTOTYPE: dict[str, tuple[float | None, float | None, float | None]] = {
-    'mrtf': (22.2, 0.184, 40.0), 'mrtf+swap': (21.86, None, None),
-    'sebf': (27.27, 0.160, 37.53), 'dark': (45.08, 0.184, 56.48),
-    ALONE: (14.72, 0.160, 37.51)}
+PROTOTYPE = {
+    'prototype mean s': {'mrtf': 22.2, 'mrtf+swap': 21.86, 'sebf': 27.27,
+                         'dark': 45.08, ALONE: 14.72},
+    'median s': {'mrtf': 0.184, 'sebf': 0.160, 'dark': 0.184, ALONE: 0.160},
+    'p95 s': {'mrtf': 40.0, 'sebf': 37.53, 'dark': 56.48, ALONE: 37.51}}
 #: Size of the synthetic trace, a fifth of the published one's coflows.
 N_PORTS, N_COFLOWS, DURATION_S = 60, 105, 720.0
 
@@ -47,51 +48,49 @@ def _run(setting: str, seed: int, path: pathlib.Path | None = None
     return replay.summary(found.alone_s if setting == ALONE else found.cct_s)
 
 
-def _show(synthetic: bool, found: samples.Samples) -> outcome.Outcome:
-    bound_s = (found.mean(BOUND, 'mean_s')
-               if BOUND in found.settings else None)
-    rows: list[tuple[outcome.Cell, ...]] = []
-    for setting in found.settings:
-        cells: list[outcome.Cell] = [
-            outcome.shown(found.of(setting, key)) if synthetic
-            else found.of(setting, key)[0]
-            for key in found.values[setting]]
-        cells += [None] * (3 - len(cells))
-        mean_s = found.mean(setting, 'mean_s')
-        cells.append(None if bound_s is None or setting == ALONE else
-                     round(100 * (mean_s / bound_s - 1), 1))
-        if not synthetic:
-            cells += PROTOTYPE.get(setting, (None, None, None))
-            cells.append(round(found.cpu_s[setting], 1))
-        rows.append((setting, *cells))
-    means = tuple(found.mean(setting, 'mean_s')
-                  for setting in found.settings)
-    series = [outcome.Series('mean CCT', found.settings, means)]
-    if not synthetic:
-        series.append(outcome.Series(
-            'prototype', found.settings, tuple(
-                PROTOTYPE.get(setting, (None,))[0]
-                for setting in found.settings), paper=True))
-    columns: tuple[str, ...] = ('policy', 'mean s', 'median s', 'p95 s',
-                                'above the bound %')
-    if not synthetic:
-        columns += ('prototype mean s', 'median s', 'p95 s', 'CPU s')
-    return outcome.Outcome(
-        'facebook-like' if synthetic else 'facebook-trace',
-        'Synthetic traces like Facebook\'s' if synthetic
-        else 'Facebook trace, FB2010-1Hr-150-0', columns, tuple(rows),
-        (outcome.Panel('bars', 'Mean CCT', 'policy', 's', tuple(series)),),
-        ('Ports of 1 Gbit/s. sebf and dark as published: rates anew only when '
-         'a coflow starts, ends or changes its queue. No schedule at all has '
-         'a mean CCT below the bound.', *([
-             f'{N_COFLOWS} coflows on {N_PORTS} ports within '
-             f'{DURATION_S:g} s.'] if synthetic else [])))
+def _above_bound(found: samples.Samples, setting: str) -> float | None:
+    if setting == ALONE or BOUND not in found.settings:
+        return None
+    return round(100 * (found.mean(setting, 'mean_s')
+                        / found.mean(BOUND, 'mean_s') - 1), 1)
 
 
-FIGURES = tuple(samples.Figure(
-    name, (*POLICIES, ALONE, BOUND),
-    _run, functools.partial(_show, synthetic),
-    () if synthetic else ('trace',), seeded=synthetic,
-    short=('mrtf', 'fair', BOUND))
-    for name, synthetic in (('facebook-trace', False),
-                            ('facebook-like', True)))
+def _cell(series: str, seeded: bool) -> samples.Cell:
+    """Return the cell of a series, empty where a bound has no such number."""
+    def cell(found: samples.Samples, setting: str) -> outcome.Cell:
+        if series not in found.values[setting]:
+            return None
+        return (samples.shown(series)(found, setting) if seeded
+                else found.mean(setting, series))
+    return cell
+
+
+def _columns(seeded: bool) -> list[tuple[str, samples.Cell]]:
+    return [(f'{name} s', _cell(f'{name}_s', seeded))
+            for name in ('mean', 'median', 'p95')] + [
+        ('above the bound %', _above_bound)]
+
+
+_SETTINGS = (*POLICIES, ALONE, BOUND)
+_SHORT = ('mrtf', 'fair', BOUND)
+_MEANS = {'mean CCT': 'mean_s'}
+_NOTE = (
+    'Ports of 1 Gbit/s. sebf and dark as published: rates anew only when '
+    'a coflow starts, ends or changes its queue. No schedule at all has '
+    'a mean CCT below the bound.')
+
+FIGURES = (
+    samples.Figure(
+        'facebook-trace', 'Facebook trace, FB2010-1Hr-150-0', _SETTINGS, _run,
+        samples.by_setting('policy', (
+            *_columns(False), *PROTOTYPE.items(),
+            ('CPU s', lambda found, at: round(found.cpu_s[at], 1))),
+            samples.bars('Mean CCT', 'policy', 's', _MEANS,
+                         {'prototype': PROTOTYPE['prototype mean s']})),
+        (_NOTE,), ('trace',), seeded=False, short=_SHORT),
+    samples.Figure(
+        'facebook-like', 'Synthetic traces like Facebook\'s', _SETTINGS, _run,
+        samples.by_setting('policy', _columns(True), samples.bars(
+            'Mean CCT', 'policy', 's', _MEANS)),
+        (_NOTE, f'{N_COFLOWS} coflows on {N_PORTS} ports within '
+         f'{DURATION_S:g} s.'), short=_SHORT))

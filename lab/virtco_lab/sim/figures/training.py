@@ -3,9 +3,11 @@
 """Training jobs: two and more on a link, a cluster of them, mixed with others.
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
 import functools
+import itertools
 import pathlib
 
 import numpy as np
@@ -30,10 +32,8 @@ ON_A_LINK = {
     '6 × gpt-7b': (('gpt-7b', 10240),) * 6}
 PAIR_SCHEMES = ('fair', 'mrtf', 'order')
 CLUSTER_SCHEMES = ('mrtf', 'order', 'order, guarded')
-PLACED_SCHEMES = CLUSTER_SCHEMES
 CLUSTER_ROWS = (*CLUSTER_SCHEMES, 'bound', 'bound, no stragglers',
-                *(f'{scheme}, placed' for scheme in PLACED_SCHEMES),
-                'bound, placed')
+                *(f'{name}, placed' for name in (*CLUSTER_SCHEMES, 'bound')))
 MIXED_SCHEMES = ('mrtf', 'training first', 'order')
 #: Length of a run, in longest periods; the first half warms up.
 PAIR_PERIODS = 100
@@ -89,33 +89,6 @@ def _model(name: str, tokens: int) -> training_jobs.Model:
         for kind, size_bytes in model.sends))
 
 
-def _pair_show(found: samples.Samples) -> outcome.Outcome:
-    rows: list[tuple[outcome.Cell, ...]] = []
-    for name in found.settings:
-        mean_s = [found.of(name, scheme)[0] for scheme in PAIR_SCHEMES]
-        bound_s = found.of(name, 'bound')[0]
-        rows.append((
-            name, *mean_s, bound_s, mean_s[0] / mean_s[-1],
-            mean_s[0] / bound_s,
-            *(100 * found.of(name, f'{scheme}, GPUs')[0]
-              for scheme in ('fair', 'order')),
-            100 * (found.of(name, 'order, p95')[0] / mean_s[-1] - 1)))
-    return outcome.Outcome(
-        'training-pair', 'Training jobs that share one link',
-        ('jobs', *(f'{scheme} s' for scheme in PAIR_SCHEMES), 'bound s',
-         'fair / order', 'fair / bound', 'GPUs, fair %', 'GPUs, order %',
-         'p95 above the mean %'), tuple(rows),
-        (outcome.Panel('bars', 'Mean iteration', 'jobs', 's', tuple(map(
-            found.means, (*PAIR_SCHEMES, 'bound')))),),
-        ('All jobs start at once, with two hosts each, on two sides of a link '
-         'of 200 Gbit/s. Nothing here is random.',
-         'Two jobs cannot gain more than a factor of 1.5 over work-conserving '
-         'fair sharing: it delays a job by no more than the other sends, an '
-         'iteration by 1 + b / P each, and the shares b / P of two jobs that '
-         'fit on the link add up to 1. The factor of n jobs is below '
-         '2 - 1 / n.'))
-
-
 @functools.lru_cache
 def _site(path: pathlib.Path | None, oversubscription: float
           ) -> training_jobs.Site:
@@ -132,7 +105,7 @@ def _cluster_run(setting: str, seed: int, topology: pathlib.Path | None,
                              kinds=kinds)
     found: dict[str, float] = {'jobs': len(jobs)}
     _serve(at, jobs, CLUSTER_SCHEMES, '', found)
-    _serve(at, training_jobs.placed(at, jobs), PLACED_SCHEMES, ', placed',
+    _serve(at, training_jobs.placed(at, jobs), CLUSTER_SCHEMES, ', placed',
            found)
     return found
 
@@ -161,46 +134,31 @@ def _serve(at: training_jobs.Site, jobs: list[training.Job],
         found[f'{name}, slowest'] = least / float(slowdown.max())
 
 
-def _cluster_show(found: samples.Samples) -> outcome.Outcome:
-    rows: list[tuple[outcome.Cell, ...]] = []
-    for setting in found.settings:
-        for scheme in CLUSTER_ROWS:
-            gpus = found.of(setting, f'{scheme}, GPUs')
-            more = [100 * (ours - theirs) for ours, theirs in zip(
-                gpus, found.of(setting, 'mrtf, GPUs'))]
-            rows.append((
-                setting, scheme, outcome.shown([100 * one for one in gpus]),
-                outcome.shown(more), *(
-                    (None,) * 3 if scheme.startswith('bound') else (
-                        outcome.shown(found.of(setting,
-                                               f'{scheme}, slowdown')),
-                        100 * found.mean(setting, f'{scheme}, stragglers'),
-                        outcome.shown([100 * one for one in found.of(
-                            setting, f'{scheme}, slowest')])))))
-    return outcome.Outcome(
-        'training-cluster', 'GPUs of a cluster that compute',
-        ('uplinks', 'scheme', 'GPUs %', 'above MRTF, points',
-         'median slowdown', 'jobs that straggle %',
-         'slowest job, % of its bound'),
-        tuple(rows),
-        (outcome.Panel('bars', 'GPUs that compute', 'uplinks', '%',
-                       tuple(outcome.Series(scheme, found.settings, tuple(
-                           100 * found.mean(setting, f'{scheme}, GPUs')
-                           for setting in found.settings))
-                           for scheme in CLUSTER_ROWS)),),
-        ('88 hosts with 8 GPUs and 200 Gbit/s in 12 unequal racks, or the '
-         'cluster of --topology; 90 % in use, models by chance, or files of '
-         '--workload. A job straggles that is slowed down by more than 5 % '
-         'beyond what the slowest job must be, under any schedule; 100 % in '
-         'the column of the slowest job is that bound, 95.2 % is 5 % beyond '
-         'it, and 0 is a job that never computes.',
-         'The bounds are of any schedule: of all, and of those without '
-         'stragglers. *guarded* lets jobs go first that would fall behind '
-         'what the slowest job must be.',
-         'Jobs stand as on a cluster where others have come and gone: half of '
-         'the hosts of each below one switch. *placed* is where virtco\'s '
-         'planner puts the same jobs, one after another, on the empty '
-         'cluster.'))
+def _cluster(found: samples.Samples) -> samples.Shown:
+    def percents(setting: str, series: str) -> list[float]:
+        return [100 * one for one in found.of(setting, series)]
+
+    rows = []
+    for setting, scheme in itertools.product(found.settings, CLUSTER_ROWS):
+        gpus = found.of(setting, f'{scheme}, GPUs')
+        mrtf = found.of(setting, 'mrtf, GPUs')
+        ends: Sequence[outcome.Cell] = (None,) * 3
+        if not scheme.startswith('bound'):
+            ends = (
+                outcome.shown(found.of(setting, f'{scheme}, slowdown')),
+                100 * found.mean(setting, f'{scheme}, stragglers'),
+                outcome.shown(percents(setting, f'{scheme}, slowest')))
+        rows.append((
+            setting, scheme, outcome.shown(percents(
+                setting, f'{scheme}, GPUs')), outcome.shown([
+                    100 * (ours - theirs)
+                    for ours, theirs in zip(gpus, mrtf)]), *ends))
+    return (('uplinks', 'scheme', 'GPUs %', 'above MRTF, points',
+             'median slowdown', 'jobs that straggle %',
+             'slowest job, % of its bound'), rows, [samples.bars(
+                 'GPUs that compute', 'uplinks', '%', {
+                     scheme: _percent(f'{scheme}, GPUs')
+                     for scheme in CLUSTER_ROWS})(found)])
 
 
 def _ordinary(at: training_jobs.Site, rng: np.random.Generator,
@@ -235,34 +193,70 @@ def _mixed_run(setting: str, seed: int, topology: pathlib.Path | None,
             'ended': len(result.cct_s) / len(ordinary)}
 
 
-def _mixed_show(found: samples.Samples) -> outcome.Outcome:
-    rows: list[tuple[outcome.Cell, ...]] = [(
-        scheme, outcome.shown([100 * one for one in found.of(scheme, 'GPUs')]),
-        *(outcome.shown(found.of(scheme, key))
-          for key in ('mean CCT', 'median CCT', 'p95 CCT')),
-        100 * found.mean(scheme, 'ended'))
-        for scheme in found.settings]
-    return outcome.Outcome(
-        'training-mixed', 'Training jobs beside other coflows',
-        ('scheme', 'GPUs %', 'mean CCT s', 'median s', 'p95 s', 'ended %'),
-        tuple(rows),
-        (outcome.Panel('bars', 'Both goals', 'goal', '% and s', tuple(
-            outcome.Series(scheme, ('GPUs %', 'mean CCT s'), (
-                100 * found.mean(scheme, 'GPUs'),
-                found.mean(scheme, 'mean CCT')))
-            for scheme in found.settings)),),
+def _mixed_panel(found: samples.Samples) -> outcome.Panel:
+    return outcome.Panel('bars', 'Both goals', 'goal', '% and s', tuple(
+        outcome.Series(scheme, ('GPUs %', 'mean CCT s'), (
+            100 * found.mean(scheme, 'GPUs'), found.mean(scheme, 'mean CCT')))
+        for scheme in found.settings))
+
+
+def _percent(series: str) -> samples.Cell:
+    return lambda found, setting: 100 * found.mean(setting, series)
+
+
+def _ratio(series: str, other: str) -> Callable[[samples.Samples, str], float]:
+    return lambda found, setting: found.mean(setting, series) / found.mean(
+        setting, other)
+
+
+FIGURES = (
+    samples.Figure(
+        'training-pair', 'Training jobs that share one link',
+        tuple(ON_A_LINK), _pair_run, samples.by_setting('jobs', (
+            *((f'{scheme} s', scheme) for scheme in (*PAIR_SCHEMES, 'bound')),
+            ('fair / order', _ratio('fair', 'order')),
+            ('fair / bound', _ratio('fair', 'bound')),
+            ('GPUs, fair %', _percent('fair, GPUs')),
+            ('GPUs, order %', _percent('order, GPUs')),
+            ('p95 above the mean %', lambda *at: 100 * (
+                _ratio('order, p95', 'order')(*at) - 1))), samples.bars(
+                    'Mean iteration', 'jobs', 's', {
+                        name: name for name in (*PAIR_SCHEMES, 'bound')})),
+        ('All jobs start at once, with two hosts each, on two sides of a link '
+         'of 200 Gbit/s. Nothing here is random.',
+         'Two jobs cannot gain more than a factor of 1.5 over work-conserving '
+         'fair sharing: it delays a job by no more than the other sends, an '
+         'iteration by 1 + b / P each, and the shares b / P of two jobs that '
+         'fit on the link add up to 1. The factor of n jobs is below '
+         '2 - 1 / n.'), seeded=False,
+        short=('2 × gpt-7b', 'gpt-7b, gpt-13b')),
+    samples.Figure(
+        'training-cluster', 'GPUs of a cluster that compute',
+        tuple(OVERSUBSCRIPTION), _cluster_run, _cluster,
+        ('88 hosts with 8 GPUs and 200 Gbit/s in 12 unequal racks, or the '
+         'cluster of --topology; 90 % in use, models by chance, or files of '
+         '--workload. A job straggles that is slowed down by more than 5 % '
+         'beyond what the slowest job must be, under any schedule; 100 % in '
+         'the column of the slowest job is that bound, 95.2 % is 5 % beyond '
+         'it, and 0 is a job that never computes.',
+         'The bounds are of any schedule: of all, and of those without '
+         'stragglers. *guarded* lets jobs go first that would fall behind '
+         'what the slowest job must be.',
+         'Jobs stand as on a cluster where others have come and gone: half of '
+         'the hosts of each below one switch. *placed* is where virtco\'s '
+         'planner puts the same jobs, one after another, on the empty '
+         'cluster.'), ('topology', 'kinds'), short=('8:1',)),
+    samples.Figure(
+        'training-mixed', 'Training jobs beside other coflows', MIXED_SCHEMES,
+        _mixed_run, samples.by_setting('scheme', (
+            ('GPUs %', samples.shown('GPUs', 100)),
+            ('mean CCT s', samples.shown('mean CCT')),
+            ('median s', samples.shown('median CCT')),
+            ('p95 s', samples.shown('p95 CCT')),
+            ('ended %', _percent('ended'))), _mixed_panel),
         ('The cluster without the largest model, 70 % in use, and two '
          'shuffles a second of 2 by 2 hosts, 2 GB per flow at the median. '
          'CCTs are those of the shuffles that ended.',
          '*order* serves jobs among themselves by intensity, '
          'shuffles among themselves by MRTF, and of the two that lead the one '
-         'with less left.'))
-
-
-FIGURES = (
-    samples.Figure('training-pair', tuple(ON_A_LINK), _pair_run, _pair_show,
-                   seeded=False, short=('2 × gpt-7b', 'gpt-7b, gpt-13b')),
-    samples.Figure('training-cluster', tuple(OVERSUBSCRIPTION), _cluster_run,
-                   _cluster_show, ('topology', 'kinds'), short=('8:1',)),
-    samples.Figure('training-mixed', MIXED_SCHEMES, _mixed_run, _mixed_show,
-                   ('topology', 'kinds'), short=('mrtf', 'order')))
+         'with less left.'), ('topology', 'kinds'), short=('mrtf', 'order')))

@@ -3,6 +3,7 @@
 """VirtCO section 5: the datacentre, and test cases 1 to 3."""
 
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import time
@@ -26,8 +27,10 @@ LINK_BPS = 1e9
 BACKGROUND_VMS = 60
 BACKGROUND_SHARE = BACKGROUND_VMS / (N_HOSTS * SLOTS)
 LOADS = {'light': 0.5, 'heavy': 1.0}
+#: Savings by setting, percent.
+Papers = Mapping[str, float | None]
 #: Savings of VirtCO over each opponent by the paper, percent.
-CASE1_PAPER: dict[str, dict[str, float | None]] = {
+CASE1_PAPER: dict[str, Papers] = {
     'PAGER': {'baseline': 58.3, 'sebf-ta': 16.7},
     'RECOMM': {'baseline': 60.0, 'sebf-ta': None}}
 CASE2_PAPER = {(False, 'baseline'): 79.1, (False, 'sebf-ta-greedy'): 36.5,
@@ -175,29 +178,6 @@ def _case1_run(setting: str, seed: int, shape: str) -> samples.Found:
     return mean_ccts_s(hosts, groups.of_coflows([coflow]), FEW, seed, False)
 
 
-def _case1_show(found: samples.Samples) -> outcome.Outcome:
-    names = found.settings
-    papers = {name: CASE1_PAPER[name.split('-')[0]] for name in names}
-    rows: list[tuple[outcome.Cell, ...]] = [(
-        name, *(outcome.shown(found.of(name, scheme)) for scheme in FEW),
-        cell(found.saving(name, 'baseline')), papers[name]['baseline'],
-        cell(found.saving(name, 'sebf-ta')), papers[name]['sebf-ta'])
-        for name in names]
-    return outcome.Outcome(
-        'virtco-case1', 'Single CCT (VirtCO test case 1)',
-        ('application', *(f'{label(s)} s' for s in FEW), 'vs Baseline %',
-         'paper %', 'vs min-cut TA %', 'paper (TA) %'), tuple(rows),
-        (panel('Single CCT', 'application', found, FEW),
-         savings_panel('application', found, ('baseline', 'sebf-ta'), (
-             papers_series(names, scheme, [
-                 papers[name][scheme] for name in names])
-             for scheme in ('baseline', 'sebf-ta')))),
-        ('Each application alone; background VMs leave 1.5 times the slots '
-         'that it needs, spread over the hosts at random: on an empty '
-         'datacentre the small ones fit into a host, and t is 0.',
-         TA_NOTE, SAVED_NOTE))
-
-
 def _case2_run(setting: str, seed: int) -> samples.Found:
     shape, background = CASE2[setting]
     hosts = datacentre(seed, background)
@@ -205,39 +185,6 @@ def _case2_run(setting: str, seed: int) -> samples.Found:
     found = mean_ccts_s(hosts, its_groups, ALL, seed)
     found[ANY_BOUND] = optimum.least_anywhere_s(hosts, its_groups, seed)
     return found
-
-
-def _case2_show(found: samples.Samples) -> outcome.Outcome:
-    labels = found.settings
-    against = ('baseline', 'sebf-ta-greedy', 'sebf-ta', 'virtco-printed',
-               'virtco-isolated')
-    rows: list[tuple[outcome.Cell, ...]] = [
-        (name, *(outcome.shown(found.of(setting, series))
-                 for setting in labels))
-        for series, name in (
-            *((scheme, label(scheme)) for scheme in ALL),
-            *BOUNDS.items())]
-    papers = {scheme: [CASE2_PAPER.get((CASE2[setting][1], scheme))
-                       for setting in labels] for scheme in against}
-    for scheme in against:
-        rows.append((f'virtco vs {label(scheme)} %', *(
-            cell(found.saving(setting, scheme)) for setting in labels)))
-        if any(papers[scheme]):
-            rows.append((f'paper vs {label(scheme)} %', *papers[scheme]))
-    rows += [(f'virtco above the {name} %', *(
-        gap(found, setting, series) for setting in labels))
-        for series, name in BOUNDS.items()]
-    return outcome.Outcome(
-        'virtco-case2', 'Average CCT, seconds (VirtCO test case 2)',
-        ('scheme', *labels), tuple(rows),
-        (panel('Average CCT', 'workload', found, (*ALL, BOUND)),
-         savings_panel('workload', found, against[:3], (
-             papers_series(labels, scheme, papers[scheme])
-             for scheme in against[:2]))),
-        (TA_NOTE, SAVED_NOTE, BOUND_NOTE, 'No placement and schedule has a '
-         'mean CCT below that of the proven bounds of each coflow alone in '
-         'the datacentre. The paper has one workload, so its number stands '
-         'in each column.'))
 
 
 def _case3_run(setting: str, seed: int) -> samples.Found:
@@ -253,101 +200,131 @@ def _case3_run(setting: str, seed: int) -> samples.Found:
             'counted_s': result.planned_s}
 
 
-def _case3_show(found: samples.Samples) -> outcome.Outcome:
-    rows: list[tuple[outcome.Cell, ...]] = [
-        (shape, *(float(np.quantile(found.of(shape, series), q))
-                  for series in ('cpu_s', 'counted_s')
-                  for q in (.5, .8, .99)), CASE3_PAPER_S)
-        for shape in found.settings]
-    return outcome.Outcome(
-        'virtco-case3', 'Time to decide, seconds (VirtCO test case 3)',
-        ('workload', 'median CPU s', '80 % CPU s', '99 % CPU s',
-         'median counted s', '80 % counted s', '99 % counted s',
-         'paper 80 % s'), tuple(rows),
-        (outcome.Panel('cdf', 'Planning one coflow', 'CPU s', 'share', (
-            *(outcome.Series(shape, (), tuple(found.of(shape, 'cpu_s')))
-              for shape in found.settings),
-            outcome.Series('paper, 80 %', (CASE3_PAPER_S,), (0.8,),
-                           paper=True))),),
-        ('CPU time of the planner per application on the machine that ran '
-         'this, which --check does not compare, and the same work by the '
-         'counter that simulated planning has for a clock.',))
+def _quantile(series: str, share: float) -> samples.Cell:
+    return lambda found, setting: float(
+        np.quantile(found.of(setting, series), share))
 
 
-CASE1 = samples.Figure(
-    'virtco-case1', tuple(app.name for app in workloads.TABLE2), _case1_run,
-    _case1_show, ('shape',), short=('PAGER-1M', 'RECOMM-2G'), against=AGAINST)
-CASE2_FIGURE = samples.Figure(
-    'virtco-case2', tuple(CASE2), _case2_run, _case2_show,
-    short=('sparse', 'medium, background'),
-    against=(*AGAINST, 'virtco-isolated'))
-CASE3 = samples.Figure(
-    'virtco-case3', workloads.SHAPES, _case3_run, _case3_show,
-    short=('sparse',), measured=('cpu_s',))
+def _case3_panel(found: samples.Samples) -> outcome.Panel:
+    return outcome.Panel('cdf', 'Planning one coflow', 'CPU s', 'share', (
+        *(outcome.Series(shape, (), tuple(found.of(shape, 'cpu_s')))
+          for shape in found.settings),
+        outcome.Series('paper, 80 %', (CASE3_PAPER_S,), (0.8,), paper=True)))
 
 
 def label(scheme: str) -> str:
     return BOUNDS.get(scheme) or schemes.get(scheme).label
 
 
-def cell(saving: outcome.Saving | None) -> str | None:
-    """Return a saving as the text of a table's cell; None without a saving."""
-    return None if saving is None else str(saving)
+def times(names: Iterable[str]) -> list[tuple[str, samples.Cell]]:
+    """List columns of the mean and the deviation of each scheme's CCT."""
+    return [(f'{label(name)} s', samples.shown(name)) for name in names]
 
 
-def gap(found: samples.Samples, setting: str, bound: str = BOUND
-        ) -> float | None:
-    """Compute how far virtco's mean CCT is above a bound, in percent."""
-    bound_s = found.mean(setting, bound)
-    if bound_s <= 0:
-        return None
-    ours_s = found.mean(setting, 'virtco')
-    return round(100 * (ours_s / bound_s - 1), 1) + 0.0  # not -0.0
+def saved(scheme: str) -> samples.Cell:
+    """Return the cell of virtco's saving; empty where there is no traffic."""
+    def cell(found: samples.Samples, setting: str) -> str | None:
+        saving = found.saving(setting, scheme)
+        return None if saving is None else str(saving)
+    return cell
 
 
-def panel(title: str, x_label: str, found: samples.Samples,
-          chosen: Sequence[str], names: dict[str, str] | None = None
-          ) -> outcome.Panel:
-    """Build a panel of bars of mean and deviation, on a logarithmic scale.
+def gap(bound: str = BOUND) -> samples.Cell:
+    """Return the cell of virtco's mean CCT above a bound, in percent."""
+    def cell(found: samples.Samples, setting: str) -> float | None:
+        bound_s = found.mean(setting, bound)
+        if bound_s <= 0:
+            return None
+        ours_s = found.mean(setting, 'virtco')
+        return round(100 * (ours_s / bound_s - 1), 1) + 0.0  # not -0.0
+    return cell
 
-    :param names: settings to show, and what to call them; default all.
-    """
-    names = names or {setting: setting for setting in found.settings}
-    return outcome.Panel('bars', title, x_label, 's', tuple(
-        outcome.averaged(label(scheme), tuple(names.values()),
-                         [found.of(key, scheme) for key in names])
+
+def panel(title: str, x_label: str, chosen: Sequence[str]) -> samples.Panel:
+    """Build bars of mean and deviation, on a logarithmic scale."""
+    return lambda found: outcome.Panel('bars', title, x_label, 's', tuple(
+        outcome.averaged(label(scheme), found.settings,
+                         [found.of(key, scheme) for key in found.settings])
         for scheme in chosen), log_y=True)
 
 
-def savings_panel(x_label: str, found: samples.Samples,
-                  against: Sequence[str],
-                  papers: Iterable[outcome.Series] = (),
-                  bands: tuple[outcome.Band, ...] = (),
-                  names: dict[str, str] | None = None, what: str = ''
-                  ) -> outcome.Panel:
-    """Return the panel of virtco's savings, with intervals and the paper's.
+def savings_panel(x_label: str, against: Sequence[str],
+                  papers: Mapping[str, Papers] | None = None,
+                  bands: tuple[outcome.Band, ...] = (), what: str = ''
+                  ) -> samples.Panel:
+    """Build bars of virtco's savings, with intervals and the paper's.
+
+    :param papers: savings over a scheme by setting, in percent.
     """
-    names = names or {setting: setting for setting in found.settings}
-    series = []
-    for scheme in against:
-        savings = [found.saving(key, scheme) for key in names]
-        halves = tuple(0.0 if one is None or not np.isfinite(one.half)
-                       else one.half for one in savings)
-        series.append(outcome.Series(
-            _saved(scheme), tuple(names.values()),
-            tuple(one.percent if one else None for one in savings), halves,
-            of=label(scheme)))
-    return outcome.Panel(
-        'bars', f'Time that virtco (online) saves{what}', x_label, '%',
-        (*series, *papers), bands=bands)
+    def draw(found: samples.Samples) -> outcome.Panel:
+        series = []
+        for scheme in against:
+            savings = [found.saving(key, scheme) for key in found.settings]
+            series.append(outcome.Series(
+                f'saved of {label(scheme)}', found.settings,
+                tuple(one.percent if one else None for one in savings),
+                tuple(one.half if one and np.isfinite(one.half) else 0.0
+                      for one in savings), of=label(scheme)))
+        series += [dataclasses.replace(found.series(
+            f'paper, of {label(scheme)}', by_setting, paper=True),
+            over=f'saved of {label(scheme)}')
+            for scheme, by_setting in (papers or {}).items()]
+        return outcome.Panel(
+            'bars', f'Time that virtco (online) saves{what}', x_label, '%',
+            tuple(series), bands=bands)
+    return draw
 
 
-def papers_series(x: Sequence[str], scheme: str,
-                  values: Sequence[float | None]) -> outcome.Series:
-    """Return the series of the paper's savings over a scheme."""
-    return outcome.Series(f'paper, of {label(scheme)}', tuple(x),
-                          tuple(values), paper=True, over=_saved(scheme))
+_CASE1 = {scheme: {app.name: CASE1_PAPER[app.name.split('-')[0]][scheme]
+                   for app in workloads.TABLE2}
+          for scheme in ('baseline', 'sebf-ta')}
+_CASE2 = {scheme: {setting: CASE2_PAPER.get((background, scheme))
+                   for setting, (_, background) in CASE2.items()}
+          for scheme in ('baseline', 'sebf-ta-greedy')}
+_CASE2_AGAINST = (*AGAINST, 'virtco-isolated')
 
-
-def _saved(scheme: str) -> str:
-    return f'saved of {label(scheme)}'
+FIGURES = (
+    samples.Figure(
+        'virtco-case1', 'Single CCT (VirtCO test case 1)',
+        tuple(app.name for app in workloads.TABLE2), _case1_run,
+        samples.by_setting('application', (
+            *times(FEW), ('vs Baseline %', saved('baseline')),
+            ('paper %', _CASE1['baseline']),
+            ('vs min-cut TA %', saved('sebf-ta')),
+            ('paper (TA) %', _CASE1['sebf-ta'])),
+            panel('Single CCT', 'application', FEW),
+            savings_panel('application', tuple(_CASE1), _CASE1)),
+        ('Each application alone; background VMs leave 1.5 times the slots '
+         'that it needs, spread over the hosts at random: on an empty '
+         'datacentre the small ones fit into a host, and t is 0.',
+         TA_NOTE, SAVED_NOTE), ('shape',), short=('PAGER-1M', 'RECOMM-2G'),
+        against=AGAINST),
+    samples.Figure(
+        'virtco-case2', 'Average CCT, seconds (VirtCO test case 2)',
+        tuple(CASE2), _case2_run, samples.turned(samples.by_setting('scheme', (
+            *((label(name), samples.shown(name)) for name in (*ALL, *BOUNDS)),
+            *((f'{who} vs {label(name)} %', cell) for name in _CASE2_AGAINST
+              for who, cell in (('virtco', saved(name)),
+                                ('paper', _CASE2.get(name))) if cell),
+            *((f'virtco above the {name} %', gap(bound))
+              for bound, name in BOUNDS.items())),
+            panel('Average CCT', 'workload', (*ALL, BOUND)),
+            savings_panel('workload', _CASE2_AGAINST[:3], _CASE2))),
+        (TA_NOTE, SAVED_NOTE, BOUND_NOTE, 'No placement and schedule has a '
+         'mean CCT below that of the proven bounds of each coflow alone in '
+         'the datacentre. The paper has one workload, so its number stands '
+         'in each column.'), short=('sparse', 'medium, background'),
+        against=_CASE2_AGAINST),
+    samples.Figure(
+        'virtco-case3', 'Time to decide, seconds (VirtCO test case 3)',
+        workloads.SHAPES, _case3_run, samples.by_setting('workload', (
+            *((f'{name} {what} s', _quantile(series, share))
+              for series, what in (('cpu_s', 'CPU'), ('counted_s', 'counted'))
+              for name, share in (('median', 0.5), ('80 %', 0.8),
+                                  ('99 %', 0.99))),
+            ('paper 80 % s', dict.fromkeys(workloads.SHAPES, CASE3_PAPER_S))),
+            _case3_panel),
+        ('CPU time of the planner per application on the machine that ran '
+         'this, which --check does not compare, and the same work by the '
+         'counter that simulated planning has for a clock.',),
+        short=('sparse',), measured=('cpu_s',)))

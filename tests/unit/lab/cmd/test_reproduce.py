@@ -35,20 +35,16 @@ class Evaluation:
 
     def show(self, found):
         values = tuple(found.of(one, 'ours')[0] for one in found.settings)
-        return outcome.Outcome(
-            self._shown, 'A figure', ('setting', 'mean'),
-            tuple(zip(found.settings, values, strict=True)),
-            (outcome.Panel('bars', 'p', 'x', 'y', (outcome.Series(
-                'ours', found.settings, values),)),))
+        return (('setting', 'mean'),
+                tuple(zip(found.settings, values, strict=True)),
+                (outcome.Panel('bars', 'p', 'x', 'y', (outcome.Series(
+                    'ours', found.settings, values),)),))
 
     def figure(self, name, **options):
-        def show(found):
-            self._shown = name
-            return self.show(found)
-
         inputs = options.setdefault('inputs', INPUTS)
         return samples.Figure(
-            name, ('a', 'b'), functools.partial(self.run_one, inputs), show,
+            name, 'A figure', ('a', 'b'),
+            functools.partial(self.run_one, inputs), self.show,
             short=('b',), **options)
 
     def __call__(self, *words):

@@ -22,7 +22,6 @@ from virtco_lab.sim import figures
 from virtco_lab.sim import groups
 from virtco_lab.sim.figures import choreo
 from virtco_lab.sim.figures import orchestra
-from virtco_lab.sim.figures import outcome
 from virtco_lab.sim.figures import record
 from virtco_lab.sim.figures import samples
 from virtco_lab.sim.figures import training
@@ -89,9 +88,8 @@ def test_a_seed_gives_the_recorded_numbers(name, settings, tolerance):
 
 def test_each_setting_runs_with_each_seed_in_this_process():
     figure = samples.Figure(
-        'made up', ('a', 'b'), lambda setting, seed: {
-            'one': seed, 'two': [len(setting), 2 * seed]},
-        lambda found: found)
+        'made up', 'Made up', ('a', 'b'), lambda setting, seed: {
+            'one': seed, 'two': [len(setting), 2 * seed]}, None)
     found = figure.sample(samples.Context(seeds=(3, 4)))
     assert found.values == {setting: {
         'one': [[3.0], [4.0]], 'two': [[1.0, 6.0], [1.0, 8.0]]}
@@ -110,12 +108,27 @@ def test_figures_with_any_table_run_side_by_side():
 def test_a_table_tells_the_shape_where_matrices_are_drawn():
     def notes(*inputs):
         return samples.Figure(
-            'made up', ('a',), None, lambda found: outcome.Outcome(
-                'made up', '', (), (), (), ('one',)), inputs).show(
+            'made up', 'Made up', ('a',), None,
+            samples.by_setting('setting', ()),
+            ('one', lambda found: f'seeds {found.seeds}'), inputs).show(
             samples.Samples((0,)), samples.Context(shape='dense')).notes
 
-    assert notes('trace') == ('one',)
-    assert notes('shape') == ('one', 'Shape of the matrices: dense.')
+    assert notes('trace') == ('one', 'seeds (0,)')
+    assert notes('shape') == ('one', 'seeds (0,)',
+                              'Shape of the matrices: dense.')
+
+
+def test_a_setting_has_means_constants_and_what_is_computed():
+    found = samples.Samples((0, 1), {
+        'a': {'x': [[1.0], [3.0]]}, 'b': {'x': [[5.0], [5.0]]}})
+    table = samples.by_setting('setting', (
+        ('mean', 'x'), ('paper', {'b': 4.0}),
+        ('both', samples.shown('x', 10.0))))
+    assert table(found)[:2] == (('setting', 'mean', 'paper', 'both'), [
+        ('a', 2.0, None, '20.0 ± 14.1'), ('b', 5.0, 4.0, '50.0 ± 0.0')])
+    assert samples.turned(table)(found)[:2] == (('setting', 'a', 'b'), [
+        ('mean', 2.0, 5.0), ('paper', None, 4.0),
+        ('both', '20.0 ± 14.1', '50.0 ± 0.0')])
 
 
 def test_the_spread_is_swept_with_background(monkeypatch):
@@ -299,7 +312,6 @@ def test_nothing_is_saved_of_no_time():
     made = samples.Samples((0,), {'x': {
         planner: [[0.0, 1.0]] for planner in choreo.PLANNERS}})
     made.values['x']['random'] = [[0.0, 0.0]]
-    shown = choreo._figure10_show('a', made)
-    rows = {row[0]: row for row in shown.rows}
+    rows = {row[0]: row for row in choreo._figure10('a', made)[1]}
     # Choreo took no longer in the first trial, and all of it in the second.
     assert rows['Random'][2] == -50.0 and rows['Round-robin'][2] == 0.0
