@@ -74,19 +74,15 @@ class _Cloud(cloud._Cloud):
         finally:
             self.free = before
 
-    def plan(self, group: groups.Group,
-             offered: dict[str, np.ndarray] | None = None
-             ) -> snapshot.Plan | None:
+    def offer(self, group: groups.Group,
+              offered: dict[str, np.ndarray] | None = None
+              ) -> snapshot.Plan | None:
         """Return the plan that the group has now; None: it has no room."""
         try:
             with self.offering(offered):
-                return self._plan([group])[0]
+                return self.plan([group])[0]
         except exception.PlacementInfeasible:
             return None
-
-    def start(self, group: groups.Group, plan: snapshot.Plan) -> None:
-        self.plans.append(plan)
-        self._start(group, plan.hosts, plan.coflow_cct_s)
 
 
 def _cct_s(plan: snapshot.Plan | None) -> float:
@@ -114,7 +110,7 @@ def simulate(column: online.Column, seed: int, budget_s: float,
         now_s = at.sim.now_s
         if not patience_s or now_s > group.arrival_s:
             return False
-        cct_s, empty_s = _cct_s(at.plan(group)), _cct_s(empty.plan(group))
+        cct_s, empty_s = _cct_s(at.offer(group)), _cct_s(empty.offer(group))
         wait_s = min(patience_s, SHARE * (cct_s - empty_s))
         if cct_s == math.inf or wait_s < LEAST_S:
             return False
@@ -127,7 +123,7 @@ def simulate(column: online.Column, seed: int, budget_s: float,
     def look() -> None:
         now_s = at.sim.now_s
         for one in list(deferred):
-            plan = at.plan(one.group, one.offered)
+            plan = at.offer(one.group, one.offered)
             one.until_s = one.group.arrival_s + min(
                 patience_s, SHARE * (_cct_s(plan) - one.empty_s))
             if one.until_s > now_s:

@@ -37,18 +37,8 @@ def positive(text: str) -> float:
     return value
 
 
-def count(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= 1000:
-        raise _wrong('a number between 1 and 1000', text)
-    return value
-
-
-def seed(text: str) -> int:
-    """Parse a seed below 2 ** 32."""
-    if not text.isdecimal() or int(text) >= 2 ** 32:
-        raise _wrong(f'a whole number between 0 and {2 ** 32 - 1}', text)
-    return int(text)
+count = between(1, 1000)
+seed = between(0, 2 ** 32 - 1)
 
 
 def seeds(text: str) -> tuple[int, ...]:

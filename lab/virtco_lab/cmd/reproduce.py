@@ -139,10 +139,9 @@ def run(args: argparse.Namespace) -> int:
         document.write(args.record, figures.FIGURES,
                        [figure.name for figure in chosen])
     if args.json:
-        if args.check:
-            print(json.dumps({'figures': shown, 'failures': failures}))
-        else:
-            print(json.dumps(shown if len(shown) > 1 else shown[0]))
+        print(json.dumps({'figures': shown, 'failures': failures}
+                         if args.check else
+                         shown if len(shown) > 1 else shown[0]))
     for failure in failures:
         print(f'virtco-sim: {failure}', file=sys.stderr)
     return 1 if failures else 0
@@ -194,11 +193,8 @@ def _records(args: argparse.Namespace, chosen: Iterable[samples.Figure]
 def _seeds(args: argparse.Namespace, recorded: record.Record | None
            ) -> tuple[int, ...]:
     if args.seeds is not None:
-        seeds: tuple[int, ...] = args.seeds
-        return seeds
-    known = _SEEDS
-    if args.check and recorded is not None:
-        known = recorded.found.seeds
+        return tuple(args.seeds)
+    known = recorded.found.seeds if args.check and recorded else _SEEDS
     return known[:1] if args.short else known
 
 

@@ -182,9 +182,8 @@ def _place(cloud: '_Cloud', batch: Sequence[group_model.Group]) -> int:
 @dataclasses.dataclass(slots=True)
 class _Running:
     group: group_model.Group
-    hosts: tuple[str, ...]
+    plan: snapshot.Plan
     coflows: range
-    predicted_s: tuple[float, ...]
     start_s: float
     gone: bool = False
 
@@ -206,9 +205,7 @@ class _Cloud:
             [host.egress_bps for host in hosts]
             + [host.ingress_bps for host in hosts]), config)
         self.running: list[_Running] = []
-        self.plans: list[snapshot.Plan] = []
         self.planned_s: list[float] = []
-        self.alone_s: list[float] = []
 
     def run(self, until_s: float, stop_at_end: bool = False) -> None:
         self.sim.run(until_s, stop_at_end)
@@ -217,7 +214,8 @@ class _Cloud:
                     self.sim.now_s >= entry.until_s) and all(
                     self.sim.ended(c) for c in entry.coflows):
                 entry.gone = True
-                for host, demand in zip(entry.hosts, entry.group.vm_demands):
+                for host, demand in zip(entry.plan.hosts,
+                                        entry.group.vm_demands):
                     self.free[host] += demand
 
     def next_room_s(self) -> float:
@@ -227,12 +225,11 @@ class _Cloud:
                    default=math.inf) if self.leave else math.inf
 
     def place(self, batch: Sequence[group_model.Group]) -> None:
-        for group, plan in zip(batch, self._plan(batch), strict=True):
-            self.plans.append(plan)
-            self._start(group, plan.hosts, plan.coflow_cct_s)
+        for group, plan in zip(batch, self.plan(batch), strict=True):
+            self.start(group, plan)
 
-    def _plan(self, batch: Sequence[group_model.Group]
-              ) -> list[snapshot.Plan]:
+    def plan(self, batch: Sequence[group_model.Group]
+             ) -> list[snapshot.Plan]:
         hosts = tuple(dataclasses.replace(
             host, free=tuple(self.free[name].tolist()))
             for name, host in self.hosts.items())
@@ -255,34 +252,30 @@ class _Cloud:
                 part.tolist() for part in self.sim.remaining_flows(c)))])
             for c in self.sim.live[:self.sim.n_live].tolist())
 
-    def _start(self, group: group_model.Group, hosts: tuple[str, ...],
-               predicted_s: tuple[float, ...]) -> None:
-        for host, demand in zip(hosts, group.vm_demands):
+    def start(self, group: group_model.Group, plan: snapshot.Plan) -> None:
+        for host, demand in zip(plan.hosts, group.vm_demands):
             self.free[host] = self.free[host] - demand
-        places = np.array([self.index[host] for host in hosts])
+        places = np.array([self.index[host] for host in plan.hosts])
         indices = self.sim.add([demand_of(coflow, places)
                                 for coflow in group.coflows])
         for c in indices:
             self.sim.start(c)
-            self.alone_s.append(float(self.sim.state.bound[c]))
-        self.running.append(_Running(group, hosts, indices, predicted_s,
-                                     self.sim.now_s))
+        self.running.append(_Running(group, plan, indices, self.sim.now_s))
 
     def result(self, groups: Sequence[group_model.Group]) -> Result:
-        ccts = self.sim.completion_s()
-        rows = {}
-        for entry in self.running:
-            group = entry.group
-            rows[group.name] = [
-                CoflowResult(group.name, coflow.name, coflow.size_bytes,
-                             group.arrival_s, entry.start_s, float(ccts[c]),
-                             self.alone_s[c], predicted)
-                for coflow, c, predicted in zip(
-                    group.coflows, entry.coflows, entry.predicted_s)]
+        ccts, alone_s = self.sim.completion_s(), self.sim.state.whole_s
+        entries = {entry.group.name: entry for entry in self.running}
         return Result(
-            tuple(row for group in groups for row in rows[group.name]),
-            {entry.group.name: entry.hosts for entry in self.running},
-            tuple(self.plans), tuple(self.planned_s), self.sim.events)
+            tuple(CoflowResult(
+                group.name, coflow.name, coflow.size_bytes, group.arrival_s,
+                entries[group.name].start_s, float(ccts[c]),
+                float(alone_s[c]), predicted_s)
+                for group in groups for coflow, c, predicted_s in zip(
+                    group.coflows, entries[group.name].coflows,
+                    entries[group.name].plan.coflow_cct_s)),
+            {name: entry.plan.hosts for name, entry in entries.items()},
+            tuple(entry.plan for entry in self.running),
+            tuple(self.planned_s), self.sim.events)
 
 
 def active_of(name: str, pairs: Iterable[tuple[str, str, float]]

@@ -19,11 +19,11 @@ to a host to which others have classes, a window of it still waits beside them,
 and TCP sends no more before that has arrived.
 """
 
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import functools
+import itertools
 import math
 from typing import Literal
 
@@ -322,7 +322,11 @@ def simulate(coflows: Sequence[Sent], rates_bps: Mapping[str, float],
     controller = _Controller(coflows, rates_bps, options, fluid.ways)
     untold = sorted(range(len(coflows)), key=lambda i: -coflows[i].told_s)
     reporting = {name: _Reporting(timing) for name in rates_bps}
-    turns = _turns(tuple(rates_bps), min(timing.report_s, timing.look_s))
+    # The hosts take turns.
+    period_s = min(timing.report_s, timing.look_s)
+    turns = zip((turn * period_s / len(rates_bps)
+                 for turn in itertools.count(1)),
+                itertools.islice(itertools.cycle(rates_bps), 1, None))
     report_s, host = next(turns)
     decide_s = now_s = 0.0
     coming: list[tuple[float, np.ndarray]] = []
@@ -374,15 +378,6 @@ class _Reporting:
         if is_due:
             self._activity.forget_told()
         return is_due or has_changed
-
-
-def _turns(hosts: Sequence[str], period_s: float
-           ) -> Iterator[tuple[float, str]]:
-    """Yield when which host reports."""
-    turn = 1
-    while True:
-        yield turn * period_s / len(hosts), hosts[turn % len(hosts)]
-        turn += 1
 
 
 def _vm(number: int, row: int) -> str:

@@ -7,6 +7,7 @@ coflows it accepts, and may drop accepted ones. Varys (Chowdhury et al.,
 SIGCOMM 2014, section 5.3) reserves a constant rate at the arrival or rejects.
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
 import math
@@ -205,12 +206,7 @@ def run_dcoflow(load: Load) -> Outcome:
     Rejected coflows are served last, which DCoflow leaves open; they are
     considered again at the next arrival.
     """
-    sim = simulation.Simulation(load.cap_bps, simulation.Config('fifo'),
-                                load.demands)
-    at_launch = np.zeros(len(load.demands), bool)
-    for new, arrival_s in enumerate(load.arrivals_s.tolist()):
-        sim.run(arrival_s)
-        sim.start(new)
+    def judge(sim: simulation.Simulation, new: int) -> bool:
         running = sim.live[:sim.n_live]
         able = [c for c in running.tolist()
                 if sim.now_s < load.deadlines_s[c] < math.inf]
@@ -221,7 +217,21 @@ def run_dcoflow(load: Load) -> Outcome:
         sim.state.level[[able[i] for i in rejected]] = len(accepted)
         for rank, i in enumerate(accepted):
             sim.state.level[able[i]] = rank
-        at_launch[new] = new in (able[i] for i in accepted)
+        return new in (able[i] for i in accepted)
+
+    return _judged(load, 'fifo', judge)
+
+
+def _judged(load: Load, policy: str,
+            judge: Callable[[simulation.Simulation, int], bool]) -> Outcome:
+    """Simulate a load whose coflows are accepted when they arrive, or not."""
+    sim = simulation.Simulation(load.cap_bps, simulation.Config(policy),
+                                load.demands)
+    at_launch = np.zeros(len(load.demands), bool)
+    for new, arrival_s in enumerate(load.arrivals_s.tolist()):
+        sim.run(arrival_s)
+        sim.start(new)
+        at_launch[new] = judge(sim, new)
     sim.run()
     return Outcome(load, sim.state.end_s, at_launch,
                    np.zeros(len(load.demands), bool))
@@ -273,24 +283,19 @@ def run_varys(load: Load) -> Outcome:
 
     What is not reserved goes to all coflows by their remaining time.
     """
-    sim = simulation.Simulation(load.cap_bps, simulation.Config('mrtf'),
-                                load.demands)
-    floor = np.asarray(sim.rater.floor)
-    at_launch = np.zeros(len(load.demands), bool)
-    for new, arrival_s in enumerate(load.arrivals_s.tolist()):
-        sim.run(arrival_s)
-        sim.start(new)
+    def judge(sim: simulation.Simulation, new: int) -> bool:
         if load.deadlines_s[new] == math.inf or sim.ended(new):
-            continue
+            return False
+        floor = np.asarray(sim.rater.floor)
         held = [c for c in np.flatnonzero(floor).tolist()
                 if not sim.ended(c)]
         taken = (port_s(sim, held) * (
             floor[held] / sim.fabric.scale[held])[:, None]).sum(axis=0)
-        pace = 1.0 / (load.deadlines_s[new] - arrival_s)
+        pace = 1.0 / (load.deadlines_s[new] - sim.now_s)
         size_s = port_s(sim, [new])[0]
-        if (taken + size_s * pace <= 1 + _SLACK)[size_s > 0].all():
+        fits = (taken + size_s * pace <= 1 + _SLACK)[size_s > 0].all()
+        if fits:
             floor[new] = pace
-            at_launch[new] = True
-    sim.run()
-    return Outcome(load, sim.state.end_s, at_launch,
-                   np.zeros(len(load.demands), bool))
+        return bool(fits)
+
+    return _judged(load, 'mrtf', judge)

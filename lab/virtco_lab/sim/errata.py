@@ -6,6 +6,7 @@ An instance is small enough to try every placement. Its programs are written
 here as the paper prints them, independent of the planner's.
 """
 
+import collections
 from collections.abc import Callable
 from collections.abc import Iterator
 import dataclasses
@@ -92,28 +93,27 @@ PRODUCTS = _Small((1, 2, 1), 3, ((0, 1, 8.0), (2, 1, 9.0)), {0: 0})
 TWO_PAIRS = _Small((2, 2), 4, ((0, 1, 1.0), (2, 3, 1.0)))
 
 
+#: Kind of a variable, and its indices.
+_Name = tuple[object, ...]
+_T: _Name = ('t',)
+
+
 class _Program:
-    """A linear program, row by row."""
+    """A linear program of variables of at least 0, row by row."""
 
     def __init__(self) -> None:
-        self.names: dict[tuple[object, ...], int] = {}
-        self.upper: list[float | None] = []
-        self.rows: dict[str, list[tuple[dict[int, float], float]]] = {
+        self.names: dict[_Name, int] = {}
+        self.rows: dict[str, list[tuple[dict[_Name, float], float]]] = {
             'ub': [], 'eq': []}
 
-    def var(self, *name: object, upper: float | None = None) -> int:
-        """Return the number of a variable of at least 0; add a new one."""
-        if name not in self.names:
-            self.names[name] = len(self.upper)
-            self.upper.append(upper)
-        return self.names[name]
-
-    def add(self, kind: str, row: dict[int, float], bound: float) -> None:
+    def add(self, kind: str, row: dict[_Name, float], bound: float) -> None:
+        for name in row:
+            self.names.setdefault(name, len(self.names))
         self.rows[kind].append((row, bound))
 
-    def minimise(self, cost: dict[int, float]
+    def minimise(self, cost: dict[_Name, float]
                  ) -> scipy.optimize.OptimizeResult:
-        """Minimise a sum of variables under all rows."""
+        """Minimise a sum of variables under all rows; x is at most 1."""
         given = {}
         for kind, rows in self.rows.items():
             if rows:
@@ -121,95 +121,85 @@ class _Program:
                     self._dense(row) for row, _ in rows])
                 given[f'b_{kind}'] = np.array([bound for _, bound in rows])
         return scipy.optimize.linprog(
-            self._dense(cost), bounds=[(0, upper) for upper in self.upper],
+            self._dense(cost), bounds=[(0, 1 if name[0] == 'x' else None)
+                                       for name in self.names],
             method='highs-ds', **given)
 
-    def _dense(self, row: dict[int, float]) -> np.ndarray:
-        found = np.zeros(len(self.upper))
-        found[list(row)] = list(row.values())
-        return found
+    def _dense(self, row: dict[_Name, float]) -> list[float]:
+        return [row.get(name, 0.0) for name in self.names]
 
 
 def printed_status(small: _Small) -> int:
     """Solve problem (5) as printed; return the status of HiGHS."""
     program = _Program()
-    alpha = program.var('alpha')
     hosts = range(len(small.slots))
     for name in 'VW':
         for m in hosts:  # (5a), (5b)
-            program.add('ub', {program.var(name, f, m): flow[2]
+            program.add('ub', {(name, f, m): flow[2]
                                for f, flow in enumerate(small.flows)}, 1.0)
         for f in range(len(small.flows)):  # (5c), (5d)
-            program.add('ub', {**{program.var(name, f, m): 1.0
-                                  for m in hosts}, alpha: -1.0}, 0.0)
-    return int(program.minimise({alpha: -1.0}).status)
+            program.add('ub', {**{(name, f, m): 1.0 for m in hosts},
+                               ('alpha',): -1.0}, 0.0)
+    return int(program.minimise({('alpha',): -1.0}).status)
 
 
-def _placing(small: _Small) -> tuple[_Program, int]:
-    """Build rows (3c) and (3d), with every VM of one slot; and t."""
+def _placing(small: _Small) -> _Program:
+    """Build rows (3c) and (3d), with every VM of one slot."""
     program = _Program()
-    hosts = range(len(small.slots))
-    for j in range(small.n_vms):
-        program.add('eq', {program.var('x', j, m, upper=1.0): 1.0
-                           for m in hosts}, 1.0)
-    for m in hosts:
-        program.add('ub', {program.var('x', j, m): 1.0
-                           for j in range(small.n_vms)},
-                    float(small.slots[m]))
+    vms = range(small.n_vms)
+    for j in vms:
+        program.add('eq', {('x', j, m): 1.0
+                           for m in range(len(small.slots))}, 1.0)
+    for m, slots in enumerate(small.slots):
+        program.add('ub', {('x', j, m): 1.0 for j in vms}, float(slots))
     for j, m in small.pinned.items():
-        program.add('eq', {program.var('x', j, m): 1.0}, 1.0)
-    return program, program.var('t')
+        program.add('eq', {('x', j, m): 1.0}, 1.0)
+    return program
 
 
-def _solved(small: _Small, program: _Program, t: int
+def _solved(small: _Small, program: _Program
             ) -> tuple[float, tuple[int, ...]]:
     """Solve; return the optimum and each VM's host of the largest share.
 
     This is the rounding of Algorithm 2.
     """
-    result = program.minimise({t: 1.0})
-    share = np.array([[result.x[program.var('x', j, m)]
-                       for m in range(len(small.slots))]
-                      for j in range(small.n_vms)])
+    result = program.minimise({_T: 1.0})
+    # The shares come first, VM by VM.
+    share = result.x[:small.n_vms * len(small.slots)].reshape(small.n_vms, -1)
     return float(result.fun), tuple(map(int, share.argmax(axis=1)))
 
 
 def linked(small: _Small) -> tuple[float, tuple[int, ...]]:
     """Solve (5) with (3c), (3d), V >= x_j - x_k and W >= x_k - x_j."""
-    program, t = _placing(small)
+    program = _placing(small)
     for m in range(len(small.slots)):
         for name, way in (('V', 1.0), ('W', -1.0)):
-            program.add('ub', {**{program.var(name, f, m): flow[2]
-                                  for f, flow in enumerate(small.flows)},
-                               t: -1.0}, 0.0)
+            program.add('ub', {_T: -1.0, **{
+                (name, f, m): flow[2]
+                for f, flow in enumerate(small.flows)}}, 0.0)
             for f, (j, k, _) in enumerate(small.flows):
-                program.add('ub', {
-                    program.var('x', j, m): way,
-                    program.var('x', k, m): -way,
-                    program.var(name, f, m): -1.0}, 0.0)
-    return _solved(small, program, t)
+                program.add('ub', {('x', j, m): way, ('x', k, m): -way,
+                                   (name, f, m): -1.0}, 0.0)
+    return _solved(small, program)
 
 
 def with_products(small: _Small) -> tuple[float, tuple[int, ...]]:
     """Solve the relaxation with z = x_j x_k and products of the slot rows."""
-    program, t = _placing(small)
+    program = _placing(small)
     vms = range(small.n_vms)
     for m, slots in enumerate(small.slots):
         for way in (0, 1):
-            row = {t: -1.0}
+            row = collections.defaultdict[_Name, float](float, {_T: -1.0})
             for flow in small.flows:
-                own, size = program.var('x', flow[way], m), flow[2]
-                both = program.var('z', *sorted(flow[:2]), m)
-                row[own] = row.get(own, 0.0) + size
-                row[both] = row.get(both, 0.0) - size
+                row['x', flow[way], m] += flow[2]
+                row['z', *sorted(flow[:2]), m] -= flow[2]
             program.add('ub', row, 0.0)
         # For at most two slots this has z <= x in it.
         for k in vms:
             program.add('ub', {
-                **{program.var('z', *sorted((j, k)), m): 1.0
-                   for j in vms if j != k},
-                program.var('x', k, m): 1.0 - slots}, 0.0)
-    return _solved(small, program, t)
+                **{('z', *sorted((j, k)), m): 1.0 for j in vms if j != k},
+                ('x', k, m): 1.0 - slots}, 0.0)
+    return _solved(small, program)
 
 
 def fig_1(together: bool) -> float:

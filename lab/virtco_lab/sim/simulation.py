@@ -47,16 +47,14 @@ class Config:
         proportion to the bytes that they have left, as the controller does.
     :ivar each_flow: rate anew whenever a flow ends; else, as Varys does, only
         when a coflow starts or ends.
-    :ivar theta_s: a coflow without progress for this long goes first …
-    :ivar quantum_s: … until it was served for so long; default a tenth of
-        theta. Less than that is not progress.
+    :ivar theta_s: a coflow without progress for this long goes first until
+        it was served for a tenth of that; less is not progress.
     """
 
     policy: str = 'mrtf'
     backfill: str = 'greedy'
     each_flow: bool = True
     theta_s: float = math.inf
-    quantum_s: float | None = None
 
     def chosen(self) -> policies.Policy:
         return (DARK if self.policy == 'dark'
@@ -71,16 +69,11 @@ class Config:
         if self.backfill not in BACKFILLS:
             raise exception.Invalid(field='backfill', value=self.backfill,
                                     limit='one of ' + ', '.join(BACKFILLS))
-        theta_s = self.theta_s
-        quantum_s = (theta_s / 10 if self.quantum_s is None
-                     else self.quantum_s)
         return engine.Rules(
             key=policy.key, sharing=policy.sharing,
             backfill=BACKFILLS[self.backfill], each_flow=self.each_flow,
-            swaps=policy.swaps,
-            trickle=policy.trickle,
-            theta_s=theta_s,
-            quantum_s=quantum_s if theta_s < math.inf else 0.0)
+            swaps=policy.swaps, trickle=policy.trickle, theta_s=self.theta_s,
+            quantum_s=self.theta_s / 10 if self.theta_s < math.inf else 0.0)
 
 
 class Simulation:

@@ -115,30 +115,19 @@ def _data_parallel(name: str, parameters: float, tokens: int,
         ('all_reduce', parameters * BYTES_PER_VALUE),), hosts)
 
 
-def _sharded(name: str, parameters: float, tokens: int,
-             hosts: tuple[int, ...]) -> Model:
-    """Build a model: parameters gathered twice, gradients scattered (ZeRO-3).
-    """
-    size_bytes = parameters * BYTES_PER_VALUE
-    return Model(name, parameters, tokens, (
-        ('all_gather', 2 * size_bytes), ('reduce_scatter', size_bytes)), hosts)
-
-
-def _experts(name: str, active: float, tokens: int, hidden: int, layers: int,
-             per_token: int, hosts: tuple[int, ...]) -> Model:
-    """Build a model whose tokens go to their experts and back in both passes.
-    """
-    return Model(name, active, tokens, ((
-        'all_to_all', GPUS_PER_HOST * 4.0 * tokens * hidden * layers
-        * per_token * BYTES_PER_VALUE),), hosts)
-
-
 MODELS = {model.name: model for model in (
     _data_parallel('gpt-7b', 6.7e9, 4096, (2, 4)),
     _data_parallel('gpt-13b', 13e9, 4096, (4, 8)),
     _data_parallel('gpt-22b', 22e9, 8192, (4, 8)),
-    _sharded('llama-65b', 65.2e9, 16384, (16, 24)),
-    _experts('mixtral-8x7b', 12.9e9, 4096, 4096, 32, 2, (2, 4)))}
+    # ZeRO-3: parameters are gathered twice, gradients scattered.
+    Model('llama-65b', 65.2e9, 16384, (
+        ('all_gather', 2 * 65.2e9 * BYTES_PER_VALUE),
+        ('reduce_scatter', 65.2e9 * BYTES_PER_VALUE)), (16, 24)),
+    # In both passes tokens, of hidden size 4096, go to two experts and back
+    # in each of 32 layers.
+    Model('mixtral-8x7b', 12.9e9, 4096, ((
+        'all_to_all', GPUS_PER_HOST * 4.0 * 4096 * 4096 * 32 * 2
+        * BYTES_PER_VALUE),), (2, 4)))}
 
 
 def job(name: str, model: Kind, hosts: Sequence[int], start_s: float = 0.0

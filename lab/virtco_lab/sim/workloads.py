@@ -51,21 +51,16 @@ class Application:
     shuffle: bool
 
 
-def _row(name: str, size_gb: float, width: int, length_gb: float,
-         skew_gb: float) -> Application:
-    return Application(name, size_gb * BYTES_PER_GB, width,
-                       length_gb * BYTES_PER_GB, skew_gb * BYTES_PER_GB,
-                       shuffle=name.startswith('RECOMM'))
-
-
-TABLE2 = (
-    _row('PAGER-0.5M', 2.98, 10, 0.72, 0.3),
-    _row('PAGER-1M', 4.45, 20, 0.98, 0.45),
-    _row('PAGER-4M', 19.53, 40, 2.55, 0.92),
-    _row('RECOMM-1G', 7.68, 10, 4.88, 1.5),
-    _row('RECOMM-2G', 16.21, 20, 8.54, 3.78),
-    _row('RECOMM-5G', 33.37, 40, 12.4, 4.21),
-)
+TABLE2 = tuple(Application(
+    name, size_gb * BYTES_PER_GB, width, length_gb * BYTES_PER_GB,
+    skew_gb * BYTES_PER_GB, shuffle=name.startswith('RECOMM'))
+    for name, size_gb, width, length_gb, skew_gb in (
+        ('PAGER-0.5M', 2.98, 10, 0.72, 0.3),
+        ('PAGER-1M', 4.45, 20, 0.98, 0.45),
+        ('PAGER-4M', 19.53, 40, 2.55, 0.92),
+        ('RECOMM-1G', 7.68, 10, 4.88, 1.5),
+        ('RECOMM-2G', 16.21, 20, 8.54, 3.78),
+        ('RECOMM-5G', 33.37, 40, 12.4, 4.21)))
 
 
 def table2(*, seed: int, shape: str = 'sparse', scale_width: float = 1.0,

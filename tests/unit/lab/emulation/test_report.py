@@ -213,7 +213,7 @@ def test_ties_are_marked_as_ties(found):
     (['--rate', '20'],
      'argument --rate: expected a rate with a unit, such as 20Mbit, got'),
     (['--seed', '-1'],
-     'argument --seed: expected a whole number between 0 and'),
+     'argument --seed: expected a number between 0 and'),
     (['--seed', 'x'], ", got 'x'"),
     (['--only', 'fig9'], 'fig9'),
 ])
