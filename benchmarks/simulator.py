@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument('--trace', type=pathlib.Path, required=True,
                         help='file in the coflow-benchmark format')
     parser.add_argument('--policy', default='mrtf',
-                        choices=simulation.policy_names())
+                        choices=simulation.POLICIES)
     parser.add_argument('--rate', type=units.parse_rate_bps, default='1Gbit',
                         help='of each port both ways (default 1Gbit)')
     parser.add_argument('--json', action='store_true',

@@ -246,12 +246,12 @@ def _check(args: argparse.Namespace, figure: samples.Figure,
            known: record.Record) -> list[str]:
     count, differences = record.compare(figure, found, known, args.tolerance)
     entry['compared'] = count
-    entry['differences'] = [str(difference) for difference in differences]
+    entry['differences'] = differences
     if not args.json:
         print(f'{figure.name}: {count} cells compared, {len(differences)} '
               f'off by more than {args.tolerance:.2%}; recorded at commit '
               f'{known.made.get("commit")}')
-    return list(map(str, differences))
+    return differences
 
 
 def _say(text: str) -> None:

@@ -3,6 +3,9 @@
 """``virtco-sim``: run, reproduce, generate and errata."""
 
 import argparse
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import json
 import math
@@ -59,7 +62,7 @@ def _add_run(actions: Any) -> None:
                       help='JSON with hosts and groups')
     what.add_argument('--table2', choices=workloads.SHAPES,
                       help='VirtCO\'s six applications on 18 hosts')
-    run.add_argument('--policy', choices=simulation.policy_names(),
+    run.add_argument('--policy', choices=simulation.POLICIES,
                      help='of scheduling; default mrtf, or the scheme\'s')
     run.add_argument('--scheme', choices=sorted(schemes.SCHEMES),
                      default='virtco', help='how groups are placed')
@@ -117,25 +120,19 @@ def _run(args: argparse.Namespace) -> int:
                                theta_s=args.theta)
     result = cloud.simulate(hosts, its_groups, scheme, seed=args.seed,
                             config=config)
-    bound_s = (optimum.least_mean_cct_s(hosts, its_groups, result)
-               if args.bound else None)
-    if args.json:
-        answer = {
-            'mean_cct_s': result.mean_cct_s, 'scheme': scheme.name,
-            'coflows': [dataclasses.asdict(row) for row in result.coflows],
-            'hosts': result.hosts}
-        if bound_s is not None:
-            answer['bound'] = _gap(result.mean_cct_s, bound_s)
-        print(json.dumps(answer))
-        return 0
-    present.print_table(
-        f'{scheme.label}: mean CCT {result.mean_cct_s:.4g} s', (
+    answer = {
+        'mean_cct_s': result.mean_cct_s, 'scheme': scheme.name,
+        'coflows': [dataclasses.asdict(row) for row in result.coflows],
+        'hosts': result.hosts}
+    if args.bound:
+        answer['bound'] = _gap(result.mean_cct_s, optimum.least_mean_cct_s(
+            hosts, its_groups, result))
+    return _show(
+        args, answer, f'{scheme.label}: mean CCT {result.mean_cct_s:.4g} s', (
             'group', 'coflow', 'size', 'start s', 'CCT s', 'alone s'),
         [(row.group, row.name, units.format_size(row.size_bytes),
-          row.start_s, row.cct_s, row.alone_s) for row in result.coflows])
-    if bound_s is not None:
-        _print_gap(_gap(result.mean_cct_s, bound_s), 'At these placements the')
-    return 0
+          row.start_s, row.cct_s, row.alone_s) for row in result.coflows],
+        'At these placements the')
 
 
 def _run_trace(args: argparse.Namespace) -> int:
@@ -151,27 +148,19 @@ def _run_trace(args: argparse.Namespace) -> int:
                                                args.theta),
             lambda now_s, events: bar.update(
                 task, completed=min(now_s, last_s), events=events))
-    answer: dict[str, Any] = {
-        **replay.summary(found.cct_s), 'events': found.events,
-        'alone': replay.summary(found.alone_s)}
-    rows = [('CCT', *replay.summary(found.cct_s).values()),
-            ('alone', *replay.summary(found.alone_s).values())]
+    ours, alone = map(replay.summary, (found.cct_s, found.alone_s))
+    answer: dict[str, Any] = {**ours, 'events': found.events, 'alone': alone}
+    rows = [('CCT', *ours.values()), ('alone', *alone.values())]
     if args.bound:
-        bound = _gap(answer['mean_s'],
-                     replay.least_mean_cct_s(trace, args.rate))
-        answer['bound'] = bound
-        rows.append(('bound of any schedule', bound['mean_s'], '', ''))
+        answer['bound'] = _gap(ours['mean_s'], replay.least_mean_cct_s(
+            trace, args.rate))
+        rows.append(('bound of any schedule', answer['bound']['mean_s'], '',
+                     ''))
     if args.json:
         answer['cct_s'] = found.cct_s.tolist()
-        print(json.dumps(answer))
-        return 0
-    present.print_table(
-        f'{len(trace.coflows)} coflows, {found.events} events',
-        ('', 'mean s', 'median s', 'p95 s'),
-        rows)
-    if args.bound:
-        _print_gap(bound, 'The')
-    return 0
+    return _show(
+        args, answer, f'{len(trace.coflows)} coflows, {found.events} events',
+        ('', 'mean s', 'median s', 'p95 s'), rows, 'The')
 
 
 def _gap(mean_s: float, bound_s: float) -> dict[str, float]:
@@ -179,10 +168,19 @@ def _gap(mean_s: float, bound_s: float) -> dict[str, float]:
             'gap': mean_s / bound_s - 1 if bound_s > 0 else 0.0}
 
 
-def _print_gap(bound: dict[str, float], which: str) -> None:
-    print(f'{which} best schedule\'s mean CCT is at least '
-          f'{bound["mean_s"]:.4g} s; this one is {bound["gap"]:.1%} above '
-          'that.')
+def _show(args: argparse.Namespace, answer: Mapping[str, Any], title: str,
+          columns: Sequence[str], rows: Iterable[Sequence[Any]], which: str
+          ) -> int:
+    """Print an answer as JSON, or a table and how far the bound is below."""
+    if args.json:
+        print(json.dumps(answer))
+        return 0
+    present.print_table(title, columns, rows)
+    if bound := answer.get('bound'):
+        print(f'{which} best schedule\'s mean CCT is at least '
+              f'{bound["mean_s"]:.4g} s; this one is {bound["gap"]:.1%} above '
+              'that.')
+    return 0
 
 
 def _generate(args: argparse.Namespace) -> int:

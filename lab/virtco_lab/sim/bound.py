@@ -62,17 +62,20 @@ def least_mean_cct_s(fabric: fabric_model.Fabric, release_s: np.ndarray,
     by_port = np.argsort(fabric.port, kind='stable')
     ports = np.split(by_port, np.flatnonzero(
         np.diff(fabric.port[by_port])) + 1)
-    cuts = _Cuts(alone_s)
-    least_s = TOLERANCE * cuts.bound_s
+    cuts: list[_Cut] = []
+    cct_s, bound_s = alone_s, float(alone_s.mean())
+    least_s = TOLERANCE * bound_s
     for _ in range(max_rounds):
         found = [
             cut for entries in ports for cut in _violated(
                 owner[entries], busy_s[entries], release_s[owner[entries]],
-                cuts.cct_s, least_s)]
+                cct_s, least_s)]
         if not found:
             break
-        cuts.add(found)
-    return cuts.bound_s
+        cuts += found
+        cct_s, proven_s = _solved(alone_s, cuts)
+        bound_s = max(bound_s, proven_s)
+    return bound_s
 
 
 #: Coflows, their coefficients, and the least value of the sum.
@@ -105,40 +108,27 @@ def _violated(owner: np.ndarray, busy_s: np.ndarray, release_s: np.ndarray,
             + share @ (busy_s[chosen] / 2 - release_s[chosen]))
 
 
-class _Cuts:
-    """The linear program over the CCTs, with the cuts found so far.
+def _solved(alone_s: np.ndarray, cuts: list[_Cut]
+            ) -> tuple[np.ndarray, float]:
+    """Solve the linear program over the CCTs, with the cuts found so far.
 
-    :ivar cct_s: its last answer, shape (C,).
-    :ivar bound_s: bound that its dual proves.
+    :returns: the CCTs, shape (C,), and the bound that its dual proves.
     """
-
-    def __init__(self, alone_s: np.ndarray):
-        self.alone_s = self.cct_s = alone_s
-        self.bound_s = float(alone_s.mean())
-        self._cuts: list[_Cut] = []
-
-    def add(self, cuts: list[_Cut]) -> None:
-        self._cuts += cuts
-        owner, share, least_s = zip(*self._cuts)
-        lengths = [len(coflows) for coflows in owner]
-        n_coflows = len(self.alone_s)
-        matrix = scipy.sparse.csr_array(
-            (np.concatenate(share), (np.repeat(np.arange(len(lengths)),
-                                               lengths),
-                                     np.concatenate(owner))),
-            (len(lengths), n_coflows))
-        cost = np.full(n_coflows, 1 / n_coflows)
-        result = scipy.optimize.linprog(
-            cost, A_ub=-matrix, b_ub=-np.array(least_s),
-            bounds=np.column_stack((self.alone_s,
-                                    np.full(n_coflows, np.inf))),
-            method='highs')
-        if result.x is None:
-            return
-        self.cct_s = result.x
-        self.bound_s = max(self.bound_s, _proven_s(
-            matrix, np.array(least_s), self.alone_s,
-            -result.ineqlin.marginals))
+    owner, share, least_s = zip(*cuts)
+    lengths = [len(coflows) for coflows in owner]
+    n_coflows = len(alone_s)
+    matrix = scipy.sparse.csr_array(
+        (np.concatenate(share), (np.repeat(np.arange(len(lengths)), lengths),
+                                 np.concatenate(owner))),
+        (len(lengths), n_coflows))
+    result = scipy.optimize.linprog(
+        np.full(n_coflows, 1 / n_coflows), A_ub=-matrix,
+        b_ub=-np.array(least_s), bounds=np.column_stack((
+            alone_s, np.full(n_coflows, np.inf))), method='highs')
+    if result.x is None:  # HiGHS gave up; the bound so far holds
+        return alone_s, 0.0
+    return result.x, _proven_s(matrix, np.array(least_s), alone_s,
+                               -result.ineqlin.marginals)
 
 
 def _proven_s(matrix: scipy.sparse.csr_array, least_s: np.ndarray,

@@ -154,17 +154,16 @@ class _Promises:
         return self._plan.next_s
 
 
-def run(load: Load, *, withholds: bool = True, asks_again: bool = True,
-        config: simulation.Config = simulation.Config('mrtf')) -> Outcome:
+def run(load: Load, *, withholds: bool = True, asks_again: bool = True
+        ) -> Outcome:
     """Let coflows arrive, be promised their deadlines or not, and end.
 
     :param withholds: see :class:`virtco.scheduling.deadlines.Withheld`.
     :param asks_again: judge coflows without a promise at each arrival, end
         and deadline of another.
-    :param config: order of the coflows in the bandwidth that the promises
-        leave.
     """
-    sim = simulation.Simulation(load.cap_bps, config, load.demands)
+    sim = simulation.Simulation(load.cap_bps, simulation.Config('mrtf'),
+                                load.demands)
     promises = _Promises(sim, load, withholds)
     n_coflows = len(load.demands)
     at_launch, later = (np.zeros(n_coflows, bool) for _ in range(2))

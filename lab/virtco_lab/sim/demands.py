@@ -28,10 +28,9 @@ def fabric_of(cap: np.ndarray, demands: Sequence[fabric_model.Demand],
     """Lay the demands out; ``cap`` is egress then ingress, shape (2H,)."""
     counts = np.array([len(demand.bits) for demand in demands], np.int64)
     owner = np.repeat(np.arange(len(demands)), counts)
+    # No demand at all has columns of the right types, too.
     return fabric_model.lay_out(cap, len(demands), owner, fabric_model.Demand(
-        _column(demands, 0, np.int64), _column(demands, 1, np.int64),
-        _column(demands, 2, np.float64), _column(demands, 3, np.float64)),
-        uplinks)[0]
+        *map(np.concatenate, zip(of_flows(()), *demands))), uplinks)[0]
 
 
 def append(fabric: fabric_model.Fabric,
@@ -57,10 +56,3 @@ def append(fabric: fabric_model.Fabric,
         joined[name] = np.concatenate((old, added))
     joined['cap'] = fabric.cap
     return fabric._replace(**joined)
-
-
-def _column(demands: Sequence[fabric_model.Demand], which: int, dtype: type
-            ) -> np.ndarray:
-    if not demands:
-        return np.zeros(0, dtype)
-    return np.concatenate([demand[which] for demand in demands]).astype(dtype)

@@ -21,8 +21,10 @@ from virtco.scheduling import policies
 from virtco.scheduling import rater_kernel
 from virtco_lab.sim import demands as demand_model
 
-#: Queues by attained service, without sizes (Aalo), for comparison only.
-DARK = policies.Policy(policies.BY_QUEUE, False, policies.SHARE_IN_ORDER)
+#: virtco's policies, and queues by attained service, without sizes (Aalo), for
+#: comparison only.
+POLICIES = {**policies.POLICIES, 'dark': policies.Policy(
+    policies.BY_QUEUE, False, policies.SHARE_IN_ORDER)}
 BACKFILLS = {'none': policies.BACKFILL_NONE,
              'greedy': policies.BACKFILL_GREEDY,
              'max-min': policies.BACKFILL_MAX_MIN,
@@ -31,16 +33,11 @@ BACKFILLS = {'none': policies.BACKFILL_NONE,
 CHUNK_EVENTS = 20000
 
 
-def policy_names() -> tuple[str, ...]:
-    """List the names of virtco's policies and of ``dark``, which is Aalo's."""
-    return (*policies.POLICIES, 'dark')
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class Config:
     """How coflows are scheduled.
 
-    :ivar policy: one of :func:`policy_names`.
+    :ivar policy: one of :data:`POLICIES`.
     :ivar backfill: use of the bandwidth that MADD leaves: ``greedy`` hands it
         to the flows in order, ``max-min`` shares it between all of them,
         ``in-order`` hands it to the coflows in order, whose flows share it in
@@ -56,16 +53,12 @@ class Config:
     each_flow: bool = True
     theta_s: float = math.inf
 
-    def chosen(self) -> policies.Policy:
-        return (DARK if self.policy == 'dark'
-                else policies.POLICIES[self.policy])
-
     def rules(self) -> engine.Rules:
         """Convert the configuration to the engine's numbers.
 
         :raises virtco.exception.Invalid: for an unknown name of a back-fill.
         """
-        policy = self.chosen()
+        policy = POLICIES[self.policy]
         if self.backfill not in BACKFILLS:
             raise exception.Invalid(field='backfill', value=self.backfill,
                                     limit='one of ' + ', '.join(BACKFILLS))
@@ -92,7 +85,7 @@ class Simulation:
         :param above: the uplinks above the hosts.
         """
         self.rules = config.rules()
-        self.classes = config.chosen().classes
+        self.classes = POLICIES[config.policy].classes
         self.now_s = 0.0
         self.events = 0
         self._take(demand_model.fabric_of(cap_bps, demands, above))

@@ -19,7 +19,6 @@ Everything is drawn from a seed. These definitions fill gaps in the papers:
   a given standard deviation.
 """
 
-from collections.abc import Sequence
 import dataclasses
 import math
 
@@ -135,11 +134,7 @@ def flow_sizes(rng: np.random.Generator, count: int, size_bytes: float,
     rank = np.argsort(np.argsort(-sizes, kind='stable'), kind='stable')
     flat = np.full(count, (size_bytes - length) / (count - 1))
     flat[0] = length
-    full = int(size_bytes // length)
-    steep = np.zeros(count)
-    steep[:full] = length
-    if full < count:
-        steep[full] = size_bytes - full * length
+    steep = np.clip(size_bytes - length * np.arange(count), 0.0, length)
     is_flatter = sizes.std() < skew_bytes
     towards = (steep if is_flatter else flat)[rank]
     low, high = 0.0, MOST_UNEQUAL
@@ -213,15 +208,11 @@ def facebook_like(*, seed: int, n_ports: int, n_coflows: int,
         sizes = flow_bytes * n_mappers * rng.uniform(0.5, 1.5, n_reducers)
         coflows.append(traces.TraceCoflow(
             str(i + 1), math.floor(arrival_s * 1e3) / 1e3,
-            tuple(_ports(rng, n_ports, n_mappers)),
-            tuple(zip(_ports(rng, n_ports, n_reducers), sizes.tolist()))))
+            tuple(rng.choice(n_ports, n_mappers, replace=False).tolist()),
+            tuple(zip(rng.choice(n_ports, n_reducers, replace=False).tolist(),
+                      sizes.tolist()))))
     return traces.Trace(n_ports, tuple(coflows))
 
 
 def _log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
     return math.exp(rng.uniform(math.log(low), math.log(high)))
-
-
-def _ports(rng: np.random.Generator, n_ports: int, count: int
-           ) -> Sequence[int]:
-    return [int(port) for port in rng.choice(n_ports, count, replace=False)]

@@ -9,7 +9,6 @@ Each coflow is a project of its own, so that none pays for another one.
 """
 
 from collections.abc import Sequence
-import dataclasses
 import itertools
 
 import numpy as np
@@ -37,31 +36,27 @@ _NOTES = (
     'computed. Not in the papers.')
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Workload:
-    """Coflows by arrival, and the hosts of the VMs of each."""
-
-    coflows: tuple[claims.Coflow, ...]
-    hosts: tuple[tuple[str, ...], ...]
+#: Coflows by arrival, each with the hosts of its VMs.
+Workload = list[tuple[claims.Coflow, tuple[str, ...]]]
 
 
 def workload(seed: int) -> Workload:
     """Draw coflows between hosts, with arrivals by a Poisson process."""
     rng = np.random.default_rng([seed, 12])
-    arrivals_s = np.cumsum(rng.exponential(GAP_S, N_COFLOWS))
-    coflows, places = [], []
-    for i, arrival_s in enumerate(arrivals_s.tolist()):
+    found = []
+    for i, arrival_s in enumerate(np.cumsum(
+            rng.exponential(GAP_S, N_COFLOWS)).tolist()):
         n_src, n_dst = rng.integers(1, 5, 2).tolist()
         hosts = rng.choice(len(RATES_BPS), n_src + n_dst, replace=False)
         size_bytes = float(rng.lognormal(np.log(0.5e9), 1.5))
         shares = rng.dirichlet(np.ones(n_src * n_dst))
         pairs = itertools.product(range(n_src), range(n_src, n_src + n_dst))
-        coflows.append(claims.Coflow(coflow_model.Coflow.from_flows(
+        found.append((claims.Coflow(coflow_model.Coflow.from_flows(
             f'c{i}', n_src + n_dst, [
                 (*pair, float(size)) for pair, size in zip(
-                    pairs, size_bytes * shares)]), arrival_s))
-        places.append(tuple(f'h{host}' for host in hosts))
-    return Workload(tuple(coflows), tuple(places))
+                    pairs, size_bytes * shares)]), arrival_s),
+            tuple(f'h{host}' for host in hosts)))
+    return found
 
 
 def ccts_s(load: Workload, claimed: Sequence[claims.Claim],
@@ -69,7 +64,7 @@ def ccts_s(load: Workload, claimed: Sequence[claims.Claim],
     """Simulate the CCT of each coflow under the controller, seconds."""
     return controlled.simulate(
         [claims.sent(one, claim, hosts, one.start_s + (claim.late_s or 0.0))
-         for one, claim, hosts in zip(load.coflows, claimed, load.hosts)],
+         for (one, hosts), claim in zip(load, claimed)],
         RATES_BPS, schedule_input.Options(order=order, beta=0.0),
         controlled.AS_INSTALLED)
 
@@ -105,7 +100,7 @@ def _hints(found: samples.Samples) -> samples.Shown:
 def _liars_run(setting: str, seed: int) -> samples.Found:
     """Simulate a tenant that lies about a coflow of ordinary size."""
     load = workload(seed)
-    sizes = [one.coflow.size_bytes for one in load.coflows]
+    sizes = [one.coflow.size_bytes for one, _ in load]
     # The liar's coflow is the sixth largest, with many to overtake.
     liar = sizes.index(sorted(sizes)[-6])
     claimed = [claims.Claim()] * len(sizes)

@@ -5,6 +5,7 @@
 from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
+import itertools
 import json
 import math
 import pathlib
@@ -55,24 +56,6 @@ class Record:
                 'samples': self.found.values}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Difference:
-    """A cell whose mean differs from the recorded one."""
-
-    figure: str
-    setting: str
-    series: str
-    value: float
-    expected: float
-    tolerance: float
-
-    def __str__(self) -> str:
-        return (f'{self.figure}: {self.setting} / {self.series}: '
-                f'{self.value:.6g}, recorded {self.expected:.6g} '
-                f'({_off(self.value, self.expected):+.2%}, tolerance '
-                f'{self.tolerance:.2%})')
-
-
 def made_on(cpu_s: float) -> dict[str, Any]:
     """Return commit, versions, machine and CPU seconds of a run."""
     return {'commit': _commit(), 'virtco': version.version_string(),
@@ -114,14 +97,13 @@ def _machine() -> str:
 
 def _savings(figure: samples.Figure, found: samples.Samples
              ) -> Iterator[dict[str, Any]]:
-    for setting in found.settings:
-        for series in figure.against:
-            saving = found.saving(setting, series)
-            if saving is not None and math.isfinite(saving.half):
-                yield {'setting': setting, 'against': series,
-                       'percent': saving.percent,
-                       'low': saving.percent - saving.half,
-                       'high': saving.percent + saving.half}
+    for setting, series in itertools.product(found.settings, figure.against):
+        saving = found.saving(setting, series)
+        if saving is not None and math.isfinite(saving.half):
+            yield {'setting': setting, 'against': series,
+                   'percent': saving.percent,
+                   'low': saving.percent - saving.half,
+                   'high': saving.percent + saving.half}
 
 
 def write(directory: pathlib.Path, document: dict[str, Any]) -> None:
@@ -174,20 +156,18 @@ def seconds(record: Record, settings: Sequence[str], n_seeds: int) -> float:
 
 
 def compare(figure: samples.Figure, found: samples.Samples, record: Record,
-            tolerance: float = TOLERANCE) -> tuple[int, list[Difference]]:
+            tolerance: float = TOLERANCE) -> tuple[int, list[str]]:
     """Compare means over the seeds of a run with those recorded.
 
-    :returns: the number of cells compared, and the cells that differ.
+    :returns: the number of cells compared, and a line about each that differs.
     :raises virtco.exception.Invalid: for a seed or a cell that is not
         recorded.
     """
-    places = []
-    for seed in found.seeds:
-        if seed not in record.found.seeds:
-            raise exception.Invalid(
-                field='--seeds', value=seed, limit='a recorded seed of '
-                f'{record.name} ({shown_seeds(record.found.seeds)})')
-        places.append(record.found.seeds.index(seed))
+    for seed in set(found.seeds) - set(record.found.seeds):
+        raise exception.Invalid(
+            field='--seeds', value=seed, limit='a recorded seed of '
+            f'{record.name} ({shown_seeds(record.found.seeds)})')
+    places = [record.found.seeds.index(seed) for seed in found.seeds]
     count, differences = 0, []
     for setting, rows in found.values.items():
         for series in rows:
@@ -203,9 +183,10 @@ def compare(figure: samples.Figure, found: samples.Samples, record: Record,
             value = _mean(found.of(setting, series))
             count += 1
             if not abs(_off(value, expected)) <= tolerance:
-                differences.append(Difference(
-                    figure.name, setting, series, value, expected,
-                    tolerance))
+                differences.append(
+                    f'{figure.name}: {setting} / {series}: {value:.6g}, '
+                    f'recorded {expected:.6g} ({_off(value, expected):+.2%}, '
+                    f'tolerance {tolerance:.2%})')
     return count, differences
 
 

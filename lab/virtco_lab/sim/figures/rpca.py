@@ -97,49 +97,45 @@ def _volumes(n: int, rng: np.random.Generator) -> Matrix:
     return found
 
 
-def _times(now: Matrix, latency_s: Matrix, volumes: Matrix,
-           plan: tuple[trees.Edges, trees.Indices]
-           ) -> tuple[float, float, float]:
-    edges, machine = plan
-    return (trees.broadcast_s(edges, message_s(now, latency_s)),
-            trees.scatter_s(edges, SIZE_BYTES * len(now), now, latency_s),
-            mappings.sent_s(volumes, machine, now, latency_s))
+def _trial(number: int, seed: int, n_hosts: int = N_HOSTS,
+           disturbed: float = 0.1, operation: str = 'broadcast',
+           is_noise_told: bool = False) -> dict[str, float]:
+    """Run an operation with each estimate in one cloud.
 
-
-def _trial(n_hosts: int, dynamics: clouds.Dynamics, rng: np.random.Generator
-           ) -> tuple[dict[str, list[list[float]]], float]:
-    """Run the three operations with each estimate in one cloud.
-
-    :returns: by estimate, the seconds of the operations of each run; and
-        Norm(N_E) of the calibration.
+    :param number: number of the figure.
+    :param disturbed: share of the readings that are cut.
+    :param is_noise_told: whether Norm(N_E) of the calibration is added.
+    :returns: mean seconds of the runs by estimate.
     """
-    cloud = clouds.Cloud(n_hosts, dynamics, rng)
+    rng = _rng(seed, number)
+    cloud = clouds.Cloud(n_hosts, clouds.Dynamics(disturbed=disturbed), rng)
     readings = cloud.snapshots(SNAPSHOTS)
-    noise = constant.fit(readings[:, ~np.eye(n_hosts, dtype=bool)],
-                         constant.Estimator.RPCA).noise
-    estimates = estimates_of(readings, cloud.rates_bps)
-    return _run(cloud.snapshot, estimates, cloud.latency_s, rng), noise
+    found = _run(cloud.snapshot, estimates_of(readings, cloud.rates_bps),
+                 cloud.latency_s, rng, operation)
+    if is_noise_told:
+        found['Norm(N_E)'] = constant.fit(
+            readings[:, ~np.eye(n_hosts, dtype=bool)],
+            constant.Estimator.RPCA).noise
+    return found
 
 
 def _run(snapshot: Callable[[], Matrix], estimates: dict[str, Matrix],
-         latency_s: Matrix, rng: np.random.Generator
-         ) -> dict[str, list[list[float]]]:
-    found: dict[str, list[list[float]]] = {}
+         latency_s: Matrix, rng: np.random.Generator, operation: str
+         ) -> dict[str, float]:
+    found: dict[str, list[float]] = {}
     n_hosts = len(latency_s)
     for _ in range(RUNS):
         volumes = _volumes(n_hosts, rng)
         plans = plans_of(estimates, int(rng.integers(n_hosts)), volumes)
         now = snapshot()
-        for name, plan in plans.items():
-            found.setdefault(name, []).append(list(
-                _times(now, latency_s, volumes, plan)))
-    return found
-
-
-def _means(found: dict[str, list[list[float]]], operation: int = 0
-           ) -> samples.Found:
-    return {name: float(np.mean([row[operation] for row in rows]))
-            for name, rows in found.items()}
+        for name, (edges, machine) in plans.items():
+            found.setdefault(name, []).append(
+                trees.broadcast_s(edges, message_s(now, latency_s))
+                if operation == 'broadcast' else
+                trees.scatter_s(edges, SIZE_BYTES * n_hosts, now, latency_s)
+                if operation == 'scatter' else
+                mappings.sent_s(volumes, machine, now, latency_s))
+    return {name: float(np.mean(times_s)) for name, times_s in found.items()}
 
 
 def _fig4(setting: str, seed: int) -> samples.Found:
@@ -189,21 +185,17 @@ def _fig6(setting: str, seed: int) -> samples.Found:
                 + CALIBRATION_S * calibrations / n_runs / 100)}
 
 
-def _operation(number: int, n_hosts: int, dynamics: clouds.Dynamics,
-               setting: str, seed: int) -> samples.Found:
-    found, _ = _trial(n_hosts, dynamics, _rng(seed, number))
-    return _means(found, OPERATIONS.index(setting))
+def _operation(number: int, n_hosts: int, disturbed: float, setting: str,
+               seed: int) -> samples.Found:
+    return _trial(number, seed, n_hosts, disturbed, setting)
 
 
 def _fig8(setting: str, seed: int) -> samples.Found:
-    found, _ = _trial(int(setting), clouds.Dynamics(), _rng(seed, 8))
-    return _means(found)
+    return _trial(8, seed, int(setting))
 
 
 def _fig10(setting: str, seed: int) -> samples.Found:
-    found, noise = _trial(N_HOSTS, clouds.Dynamics(
-        disturbed=float(setting)), _rng(seed, 10))
-    return {**_means(found), 'Norm(N_E)': noise}
+    return _trial(10, seed, disturbed=float(setting), is_noise_told=True)
 
 
 CLUSTER_WAITS_S = ('1', '2', '5', '10', '20', '30')
@@ -240,8 +232,7 @@ def _fig13(setting: str, seed: int) -> samples.Found:
     estimates['topology-aware'] = estimates.pop('truth')
     later = iter(whole[SNAPSHOTS:])
     latency_s = rng.uniform(1e-4, 3e-4, nominal.shape)
-    return _means(_run(lambda: next(later), estimates, latency_s, rng),
-                  OPERATIONS.index(setting))
+    return _run(lambda: next(later), estimates, latency_s, rng, setting)
 
 
 OVER = 'time over the baseline\'s'
@@ -301,8 +292,7 @@ FIGURES = (
            ('broadcast', 'with calibrations', 'calibrations in a week'),
            'seconds', 'lines', True, ('1',)),
     figure(7, '196 hosts, a tenth of the readings disturbed', 'operation',
-           OPERATIONS, functools.partial(_operation, 7, 196,
-                                         clouds.Dynamics()),
+           OPERATIONS, functools.partial(_operation, 7, 196, 0.1),
            DYNAMICS, short=('broadcast',)),
     figure(8, 'Broadcast by number of hosts', 'hosts',
            ('16', '32', '64', '128', '196'), _fig8,
@@ -312,8 +302,7 @@ FIGURES = (
            f'{DYNAMICS} 64 hosts.', ('Norm(N_E)', *ALL), kind='lines',
            short=('0.2',)),
     figure(11, '64 hosts, a fifth of the readings disturbed', 'operation',
-           OPERATIONS, functools.partial(_operation, 11, N_HOSTS,
-                                         clouds.Dynamics(disturbed=0.2)),
+           OPERATIONS, functools.partial(_operation, 11, N_HOSTS, 0.2),
            DYNAMICS, short=('broadcast',)),
     figure(12, 'Norm(N_E) by background traffic', 'background', (
         *(f'wait {value} s' for value in CLUSTER_WAITS_S),

@@ -51,8 +51,8 @@ def test_who_tells_no_sizes_is_taken_for_a_first_guess():
 
 def test_a_hint_in_time_is_told_at_the_start():
     """A second later the short one would have shared with the long one."""
-    load = hints.Workload((coflow(500e6), coflow(50e6, 0.5)),
-                          (('h0', 'h1'), ('h0', 'h2')))
+    load = [(coflow(500e6), ('h0', 'h1')),
+            (coflow(50e6, 0.5), ('h0', 'h2'))]
     in_time, late = (hints.ccts_s(load, [TRUE, claim])[1]
                      for claim in (TRUE, claims.Claim(late_s=1.0)))
     assert 0.4 < in_time < late - 0.1
@@ -61,7 +61,7 @@ def test_a_hint_in_time_is_told_at_the_start():
 def test_the_workload_of_a_seed_stays_what_it_was():
     """Figures are recorded by it."""
     load = hints.workload(0)
-    assert len(load.coflows) == hints.N_COFLOWS
-    first = load.coflows[0]
+    assert len(load) == hints.N_COFLOWS
+    first, _hosts = load[0]
     assert (first.start_s, first.coflow.size_bytes) == pytest.approx(
         (2.156341, 1747085466))

@@ -12,7 +12,7 @@ from virtco import exception
 from virtco.scheduling import fabric
 from virtco_lab.sim import simulation
 
-POLICIES = simulation.policy_names()
+POLICIES = tuple(simulation.POLICIES)
 
 
 def demand(*flows):
