@@ -92,7 +92,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument('--width', type=int, default=10,
                         help='most senders and receivers of a coflow')
     parser.add_argument('--policy', default='mrtf',
-                        choices=simulation.policy_names())
+                        choices=simulation.POLICIES)
     parser.add_argument('--turns', type=int, default=200)
     parser.add_argument('--json', action='store_true')
     args = parser.parse_args(argv)

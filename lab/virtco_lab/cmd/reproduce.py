@@ -117,14 +117,14 @@ def run(args: argparse.Namespace) -> int:
     records = _records(args, chosen)
     contexts = {figure.name: samples.Context(
         _seeds(args, records.get(figure.name)), args.shape, args.short,
-        trace, args.topology, kinds, args.processes, _track)
+        trace, args.topology, kinds, args.processes)
         for figure in chosen}
     _say_how_long(chosen, contexts, records)
     if args.output is None and not args.check:
         args.output = arguments.directory('virtco-sim-output')
     shown, failures = [], []
     for figure in chosen:
-        found = figure.sample(contexts[figure.name])
+        found = figure.sample(contexts[figure.name], _track)
         entry = _present(args, figure, found, contexts[figure.name])
         if args.check:
             failures += _check(args, figure, found, entry,

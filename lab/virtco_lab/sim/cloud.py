@@ -110,9 +110,11 @@ def simulate(hosts: Sequence[cluster.Host],
     todo = collections.deque(sorted(groups, key=lambda g: g.arrival_s))
     waiting: collections.deque[group_model.Group] = collections.deque()
     while todo or waiting:
-        next_s = _next_s(todo, waiting, scheme.window_s, cloud.sim.now_s)
+        next_s = todo[0].arrival_s if todo else math.inf
         if waiting:
-            next_s = min(next_s, cloud.next_room_s())
+            held_s = _held_until_s(waiting, scheme.window_s)
+            next_s = min(next_s, cloud.next_room_s(), held_s
+                         if held_s > cloud.sim.now_s else math.inf)
         cloud.run(next_s, stop_at_end=bool(waiting))
         while todo and todo[0].arrival_s <= cloud.sim.now_s:
             waiting.append(todo.popleft())
@@ -142,24 +144,14 @@ def _held_until_s(waiting: _Queue, window_s: float | None) -> float:
     return waiting[0].arrival_s + (window_s or 0.0)
 
 
-def _next_s(todo: _Queue, waiting: _Queue, window_s: float | None,
-            now_s: float) -> float:
-    """Return when a group comes, or need no longer wait for others."""
-    next_s = todo[0].arrival_s if todo else math.inf
-    if waiting and _held_until_s(waiting, window_s) > now_s:
-        next_s = min(next_s, _held_until_s(waiting, window_s))
-    return next_s
-
-
 def _batch(waiting: _Queue, window_s: float | None, now_s: float
            ) -> list[group_model.Group]:
     """List the groups placed now: the first, and those within its window."""
     if not waiting or _held_until_s(waiting, window_s) > now_s:
         return []
-    if window_s is None:
-        return [waiting[0]]
     return [group for group in waiting
-            if group.arrival_s <= _held_until_s(waiting, window_s)]
+            if group.arrival_s <= _held_until_s(waiting, window_s)][
+        :1 if window_s is None else None]
 
 
 def _place(cloud: '_Cloud', batch: Sequence[group_model.Group]) -> int:
@@ -221,8 +213,8 @@ class _Cloud:
     def next_room_s(self) -> float:
         """Return when the next stay ends, inf where none will."""
         return min((entry.until_s for entry in self.running
-                    if entry.until_s > self.sim.now_s),
-                   default=math.inf) if self.leave else math.inf
+                    if self.leave and entry.until_s > self.sim.now_s),
+                   default=math.inf)
 
     def place(self, batch: Sequence[group_model.Group]) -> None:
         for group, plan in zip(batch, self.plan(batch), strict=True):

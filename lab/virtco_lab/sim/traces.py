@@ -9,6 +9,7 @@ megabyte is 10^6 bytes; a reducer's bytes come in equal parts from its mappers
 """
 
 from collections.abc import Iterator
+import contextlib
 import dataclasses
 import math
 import pathlib
@@ -140,23 +141,17 @@ def _coflow(number: int, words: Iterator[str], n_ports: int) -> TraceCoflow:
 
 
 def _integer(number: int, word: str, what: str, low: int, high: int) -> int:
-    try:
-        value = int(word)
-    except ValueError:
-        value = low - 1
-    if not low <= value <= high:
-        raise _invalid(number, word, f'a {what} between {low} and {high}')
-    return value
+    with contextlib.suppress(ValueError):
+        if low <= (value := int(word)) <= high:
+            return value
+    raise _invalid(number, word, f'a {what} between {low} and {high}')
 
 
 def _number(number: int, word: str, what: str) -> float:
-    try:
-        value = float(word)
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value >= 0):
-        raise _invalid(number, word, f'a finite {what}, at least 0')
-    return value
+    with contextlib.suppress(ValueError):
+        if 0 <= (value := float(word)) < math.inf:
+            return value
+    raise _invalid(number, word, f'a finite {what}, at least 0')
 
 
 def _invalid(number: int, value: str, limit: str) -> exception.Invalid:

@@ -4,12 +4,13 @@
 
 from collections.abc import Callable
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import concurrent.futures
+import contextlib
 import dataclasses
 import functools
+import itertools
 import pathlib
 import time
 from typing import Any
@@ -23,8 +24,7 @@ from virtco_lab.sim.figures import outcome
 Found = Mapping[str, float | Sequence[float]]
 
 
-def _plain(items: Sequence[Any], description: str) -> Iterable[Any]:
-    return items
+Track = Callable[[Sequence[Any], str], Iterable[Any]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,7 +39,6 @@ class Context:
     :ivar kinds: kinds of these jobs; the models of the tree where empty.
     :ivar processes: processes that run jobs side by side; the numbers are the
         same.
-    :ivar track: iterates over its first argument and shows progress.
     """
 
     seeds: tuple[int, ...] = tuple(range(8))
@@ -49,7 +48,6 @@ class Context:
     topology: pathlib.Path | None = None
     kinds: tuple[training_jobs.Kind, ...] = ()
     processes: int = 1
-    track: Callable[[Sequence[Any], str], Iterable[Any]] = _plain
 
 
 @dataclasses.dataclass(slots=True)
@@ -221,28 +219,25 @@ class Figure:
         """Return the context's seeds, or 0 alone where nothing is random."""
         return context.seeds if self.seeded else (0,)
 
-    def sample(self, context: Context) -> Samples:
-        """Run all settings for all seeds."""
+    def sample(self, context: Context, track: Track = lambda jobs, _: jobs
+               ) -> Samples:
+        """Run all settings for all seeds.
+
+        :param track: iterates over its first argument and shows progress
+            under the name that is its second.
+        """
         seeds = self.seeds(context)
         found = Samples(seeds)
-        jobs = [(setting, seed) for setting in self.chosen(context)
-                for seed in seeds]
-        results = self._results(jobs, context)
-        for setting, _seed in context.track(jobs, self.name):
-            numbers, cpu_s = next(results)
-            found.add(setting, numbers, cpu_s)
-        return found
-
-    def _results(self, jobs: Sequence[tuple[str, int]], context: Context
-                 ) -> Iterator[tuple[Found, float]]:
-        """Run the jobs; yield the result and CPU seconds of each."""
+        jobs = list(itertools.product(self.chosen(context), seeds))
         one = functools.partial(_timed, self.numbers, self._given(context))
-        if context.processes == 1:
-            yield from map(one, jobs)
-            return
-        with concurrent.futures.ProcessPoolExecutor(
-                context.processes) as pool:
-            yield from pool.map(one, jobs)
+        with contextlib.ExitStack() as stack:
+            run: Any = map if context.processes == 1 else (
+                stack.enter_context(concurrent.futures.ProcessPoolExecutor(
+                    context.processes)).map)
+            results = run(one, jobs)
+            for setting, _seed in track(jobs, self.name):
+                found.add(setting, *next(results))
+        return found
 
 
 def _timed(numbers: Callable[..., Found], given: tuple[Any, ...],

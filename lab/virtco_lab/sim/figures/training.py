@@ -35,10 +35,8 @@ CLUSTER_SCHEMES = ('mrtf', 'order', 'order, guarded')
 CLUSTER_ROWS = (*CLUSTER_SCHEMES, 'bound', 'bound, no stragglers',
                 *(f'{name}, placed' for name in (*CLUSTER_SCHEMES, 'bound')))
 MIXED_SCHEMES = ('mrtf', 'training first', 'order')
-#: Length of a run, in longest periods; the first half warms up.
-PAIR_PERIODS = 100
-#: Length of a run, in longest periods. A quarter of it warms up: jobs are cut
-#: off by the ends of the counted time.
+#: Length of a run, in longest periods. Half of it warms up on one link, and a
+#: quarter in a cluster: jobs are cut off by the ends of the counted time.
 PERIODS = 100
 #: Slowdown of a straggler, over the least that the slowest job can have.
 STRAGGLES = 1.05
@@ -63,7 +61,7 @@ def _pair_run(setting: str, seed: int) -> samples.Found:
     jobs = [training_jobs.job(str(i), _model(*one), [i, n + i])
             for i, one in enumerate(named)]
     periodic = at.cluster.periodic(jobs)
-    horizon_s = PAIR_PERIODS * max(job.period_s for job in periodic)
+    horizon_s = PERIODS * max(job.period_s for job in periodic)
     found: dict[str, float] = {
         'bound': training_bounds.least_mean_iteration_s(periodic),
         'bound of GPUs': training_bounds.most_utilisation(periodic)}
