@@ -271,8 +271,6 @@ class HostCounters:
     starts from 0, too: bytes are then counted late rather than twice.
 
     :ivar before: names of the counters before the last report.
-    :ivar unshaped_bytes: bytes of the last report that passed no class.
-    :ivar rdma_bytes: bytes of RDMA of the last report that came.
     """
 
     def __init__(self, epoch: str = '',
@@ -280,16 +278,16 @@ class HostCounters:
         self.epoch = epoch
         self.values: dict[str, float] = dict(values or {})
         self.before: Set[str] = frozenset()
-        self.unshaped_bytes = self.rdma_bytes = 0.0
 
     def _step(self, key: str, value: float) -> float:
         last = self.values.get(key, 0.0)
         self.values[key] = value
         return value - last if value >= last else value
 
-    def update(self, report: reports.Report) -> tuple[list[Delta], float]:
-        """Return the new bytes per coflow, and the uplink's outside of
-        coflows.
+    def update(self, report: reports.Report
+               ) -> tuple[list[Delta], tuple[float, float, float]]:
+        """Return the new bytes per coflow, and of other traffic: the uplink's,
+        those that pass no class, and those of RDMA that came.
         """
         self.before = frozenset(self.values)
         if report.epoch != self.epoch:
@@ -298,13 +296,14 @@ class HostCounters:
         deltas = [delta for counter in report.coflows
                   for delta in self._coflow_deltas(counter)]
         uplink = self._step('/uplink', report.uplink_sent_bytes)
-        # Hosts that never sent such bytes have no counter of them.
-        self.unshaped_bytes = report.unshaped_sent_bytes and self._step(
-            '/unshaped', report.unshaped_sent_bytes)
-        self.rdma_bytes = report.rdma_received_bytes and self._step(
-            '/received', report.rdma_received_bytes)
         managed = sum([delta.wire_bytes for delta in deltas])
-        return deltas, max(0.0, uplink - managed)
+        # Hosts that never sent such bytes have no counter of them.
+        return deltas, (
+            max(0.0, uplink - managed),
+            report.unshaped_sent_bytes and self._step(
+                '/unshaped', report.unshaped_sent_bytes),
+            report.rdma_received_bytes and self._step(
+                '/received', report.rdma_received_bytes))
 
     def forget(self, coflow_id: str) -> None:
         """Drop the counters of a coflow that is over."""

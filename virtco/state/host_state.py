@@ -29,6 +29,7 @@ OBSERVED_HALF_LIFE_S = 1.0
 #: No report comes later than this after a newer one. A time that is further
 #: ahead is a wrong one, and would keep out all that follow.
 OVERTAKEN_MS = 3_600_000
+_OTHERS = 'background_bps', 'unshaped_bps', 'received_bps'
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class Taken(NamedTuple):
 class HostState:
     """Counters, measurements and orders of one host.
 
+    :ivar others: rates of other traffic, named as in :data:`_OTHERS`.
     :ivar vms: VMs with a port in the last report.
     :ivar new_vms: VMs without a port in the report before.
     """
@@ -77,9 +79,8 @@ class HostState:
         self.counters = byte_counters.HostCounters()
         self.pair_counters: pair_counters.PairCounters | None = None
         self.peers = pair_counters.PeerCounters()
-        self.background = byte_counters.Average(half_life_s)
-        self.unshaped = byte_counters.Average(half_life_s)
-        self.received = byte_counters.Average(half_life_s)
+        self.background, self.unshaped, self.received = self.others = tuple(
+            byte_counters.Average(half_life_s) for _ in _OTHERS)
         self.vms: Set[str] = frozenset()
         self.new_vms: Set[str] = frozenset()
         self.sending: Set[str] = frozenset()
@@ -119,27 +120,21 @@ class HostState:
         elapsed_s = now_s - since_s
         new_ports = self.report.ports != report.ports
         new_link = last_s is None or self.report.link != report.link
-        deltas, background_bytes = self.counters.update(report)
+        deltas, others_bytes = self.counters.update(report)
         vms, self.report, self.last_report = self.vms, report, now_s
         if new_ports:
             self.learn_ports()
         self.new_vms = self.vms - vms
         self.deltas = deltas
         if elapsed_s > 0:
-            self.observe(deltas, elapsed_s, background_bytes, now_s,
-                         self.counters.unshaped_bytes,
-                         self.counters.rdma_bytes)
+            self.observe(deltas, elapsed_s, others_bytes, now_s)
         self.towards.update(report, self.unmanaged, elapsed_s, now_s)
         return Taken(since_s, new_ports, new_link, deltas)
 
     def observe(self, deltas: Iterable[byte_counters.Delta], elapsed_s: float,
-                background_bytes: float, now_s: float,
-                unshaped_bytes: float = 0.0, received_bytes: float = 0.0
-                ) -> None:
+                others_bytes: Sequence[float], now_s: float) -> None:
         """Turn the bytes counted since the last report into rates."""
-        for average, new_bytes in ((self.background, background_bytes),
-                                   (self.unshaped, unshaped_bytes),
-                                   (self.received, received_bytes)):
+        for average, new_bytes in zip(self.others, others_bytes):
             average.add(units.bytes_per_s_to_bps(new_bytes / elapsed_s),
                         now_s)
         moved = {counters.coflow_id: 0.0 for counters in self.report.coflows}
@@ -159,9 +154,9 @@ class HostState:
         if self.last_report is None:
             return
         elapsed_s = now_s - self.last_report
-        if elapsed_s > 0 and (self.observed or self.background.value
-                              or self.received.value):
-            self.observe((), elapsed_s, 0.0, now_s)
+        if elapsed_s > 0 and (self.observed or any(
+                average.value for average in self.others)):
+            self.observe((), elapsed_s, (0.0,) * len(_OTHERS), now_s)
         self.last_report = now_s
 
     def view(self, capacity: uplink_rates.Capacity) -> View:
@@ -178,9 +173,8 @@ class HostState:
             'report': _Kept(**msgspec.structs.asdict(self.report) | _UNKEPT | {
                 'counters': _Counters(self.counters.epoch,
                                       dict(self.counters.values)),
-                'background_bps': round(self.background.value),
-                'unshaped_bps': round(self.unshaped.value),
-                'received_bps': round(self.received.value)})}
+                **{name: round(average.value) for name, average
+                   in zip(_OTHERS, self.others)}})}
 
     @property
     def known_link(self) -> reports.Link | None:
@@ -204,9 +198,8 @@ class HostState:
                 name: getattr(kept, name) for name in _REPORTED})
             self.counters = byte_counters.HostCounters(
                 kept.counters.epoch, kept.counters.values)
-            self.background.restore(kept.background_bps, stored.last_report)
-            self.unshaped.restore(kept.unshaped_bps, stored.last_report)
-            self.received.restore(kept.received_bps, stored.last_report)
+            for name, average in zip(_OTHERS, self.others):
+                average.restore(getattr(kept, name), stored.last_report)
         self.learn_ports()
         minors = _MINORS.decode(stored.minors)
         if minors.taken:

@@ -40,8 +40,8 @@ class HostUplinks:
         self.known = snapshots.Hosts()
         self.capacities: dict[str, uplink_rates.Capacity] = {}
         self.strangers: frozenset[str] = frozenset()
-        self._background_bps = self._unshaped_bps = np.array([])
-        self._received_bps = np.array([])
+        # As in HostState.others.
+        self._others_bps = np.zeros((3, 0))
         # Hosts of which something changed; None: any may have.
         self._changed: set[str] | None = None
         self._estimate: measured_rates.Estimate | None = None
@@ -66,13 +66,11 @@ class HostUplinks:
             self._changed.add(host)
 
     def observed(self, host: str) -> None:
-        """Read the host's background traffic."""
+        """Read the host's other traffic."""
         place = self.known.number_of.get(host)
         if place is not None:
-            state = self._hosts[host]
-            self._background_bps[place] = state.background.value
-            self._unshaped_bps[place] = state.unshaped.value
-            self._received_bps[place] = state.received.value
+            self._others_bps[:, place] = [
+                average.value for average in self._hosts[host].others]
 
     def refresh(self, now_s: float) -> None:
         """Look again at those of which something changed."""
@@ -101,9 +99,7 @@ class HostUplinks:
         self.known = snapshots.Hosts(
             before[name] if before.get(name) == found[name] else found[name]
             for name in sorted(found))
-        self._background_bps = np.zeros(len(self.known))
-        self._unshaped_bps = np.zeros(len(self.known))
-        self._received_bps = np.zeros(len(self.known))
+        self._others_bps = np.zeros((3, len(self.known)))
         for name in self._hosts:
             self.observed(name)
 
@@ -127,8 +123,7 @@ class HostUplinks:
 
         See :meth:`virtco.state.schedule_input.Share.residual`.
         """
-        return self._share.residual(self.known, self._background_bps, is_fair,
-                                    self._unshaped_bps, self._received_bps)
+        return self._share.residual(self.known, is_fair, *self._others_bps)
 
     def payload_rates(self, hosts: Iterable[str], is_fair: bool,
                       wire_factor: float) -> dict[str, tuple[float, float]]:
@@ -144,5 +139,5 @@ class HostUplinks:
     def background_share(self) -> float:
         """Return the share of traffic that belongs to no coflow."""
         total_bps = self.known.links_bps
-        low_bps = float(self._background_bps.sum())
+        low_bps = float(self._others_bps[0].sum())
         return min(1.0, low_bps / total_bps) if total_bps else 0.0

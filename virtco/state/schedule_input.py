@@ -132,8 +132,9 @@ class Share:
     default_share: float = 0.02
     max_background_fraction: float = 0.5
 
-    def residual(self, hosts: Hosts, background_bps: np.ndarray,
-                 is_fair: bool, unshaped_bps: np.ndarray | float = 0.0,
+    def residual(self, hosts: Hosts, is_fair: bool,
+                 background_bps: np.ndarray,
+                 unshaped_bps: np.ndarray | float = 0.0,
                  received_bps: np.ndarray | float = 0.0
                  ) -> tuple[np.ndarray, np.ndarray]:
         """Return egress and ingress of each host that coflows may use.

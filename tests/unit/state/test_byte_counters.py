@@ -23,7 +23,7 @@ def report(epoch='e', uplink=0, **sent):
 
 
 def flat(found):
-    deltas, other = found
+    deltas, (other, *_) = found
     return ({(d.coflow_id, d.dst_host): d.wire_bytes for d in deltas}, other)
 
 

@@ -47,7 +47,7 @@ def test_coflows_leave_the_background_its_share(rates, share, most, is_fair):
     """At least the share of the others, at most so much as may be taken."""
     found = hosts(*((egress, ingress) for egress, ingress, _ in rates))
     egress_bps, ingress_bps = schedule_input.Share(share, most).residual(
-        found, np.array([background for *_, background in rates]), is_fair)
+        found, is_fair, np.array([background for *_, background in rates]))
     for (egress, ingress, background), out_bps, in_bps in zip(
             rates, egress_bps.tolist(), ingress_bps.tolist(), strict=True):
         taken = 0.0 if is_fair else min(background, most * egress)
@@ -59,10 +59,10 @@ def test_the_background_is_taken_from_the_egress():
     found = hosts((100.0, 1000.0), (200.0, 50.0))
     background_bps = np.array([30.0, 150.0])
     share = schedule_input.Share(0.1, 0.5)
-    egress_bps, ingress_bps = share.residual(found, background_bps, False)
+    egress_bps, ingress_bps = share.residual(found, False, background_bps)
     assert egress_bps.tolist() == [70.0, 100.0]
     assert ingress_bps.tolist() == [900.0, 45.0]
-    egress_bps, _ = share.residual(found, background_bps, True)
+    egress_bps, _ = share.residual(found, True, background_bps)
     assert egress_bps.tolist() == [90.0, 180.0]
 
 
@@ -72,7 +72,7 @@ def test_the_background_is_taken_from_the_egress():
 def test_no_class_holds_back_what_passes_none(unshaped, left, is_fair):
     """All of it is taken, not half of the link; the default share is left."""
     egress_bps, _ = schedule_input.Share(0.1, 0.5).residual(
-        hosts((100.0, 100.0)), np.array([max(80.0, unshaped)]), is_fair,
+        hosts((100.0, 100.0)), is_fair, np.array([max(80.0, unshaped)]),
         np.array([unshaped]))
     assert egress_bps.tolist() == [pytest.approx(
         min(90.0, max(10.0, 100.0 - unshaped)) if is_fair else left)]
@@ -82,7 +82,7 @@ def test_no_class_holds_back_what_passes_none(unshaped, left, is_fair):
     (0.0, 90.0), (5.0, 90.0), (70.0, 30.0), (99.0, 10.0)])
 def test_what_rdma_receives_is_taken_from_the_ingress(received, left):
     _, ingress_bps = schedule_input.Share(0.1, 0.5).residual(
-        hosts((100.0, 100.0)), np.zeros(1), False,
+        hosts((100.0, 100.0)), False, np.zeros(1),
         received_bps=np.array([received]))
     assert ingress_bps.tolist() == [pytest.approx(left)]
 
@@ -125,7 +125,7 @@ def test_what_is_not_given_is_as_the_configuration_has_it():
     assert default.half_life_s == 5 * interval_s
     # A flood leaves the coflows half of an uplink.
     assert schedule_input.Share().residual(
-        hosts((100.0, 200.0)), np.array([1e9]), False)[0].tolist() == [50.0]
+        hosts((100.0, 200.0)), False, np.array([1e9]))[0].tolist() == [50.0]
 
 
 def test_what_is_not_told_of_a_coflow():
