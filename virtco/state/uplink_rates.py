@@ -3,7 +3,6 @@
 """Capacity of uplinks: measured, else nominal, else configured. Pure."""
 
 import dataclasses
-import functools
 
 from virtco.measure import hostrates
 from virtco.wire import reports
@@ -31,6 +30,7 @@ TOLERANCE = 0.1
 #: A measurement counts for this many times ``[probe] freshness_s``: three
 #: repetitions may fail.
 FRESH_PERIODS = 4
+_UNMEASURED = hostrates.HostRate(None, None, 0.0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,42 +52,25 @@ def of_host(link: reports.Link, rate: hostrates.HostRate | None,
     :param at_s: the measurement's age is of that time.
     """
     if rate is None or now_s - at_s + rate.age_s > rules.max_age_s:
-        return _nominal(link.egress_bps, link.ingress_bps,
-                        rules)
+        rate = _UNMEASURED
     egress_bps, out_source = _one_way(
-        link.egress_bps, rate.egress_bps, rate.egress_lower_bound,
-        rules)
+        link.egress_bps, rate.egress_bps, rate.egress_lower_bound, rules)
     ingress_bps, in_source = _one_way(
-        link.ingress_bps, rate.ingress_bps, rate.ingress_lower_bound,
-        rules)
-    source = next(s for s in ('measured', 'link', 'unknown')
-                  if s in (out_source, in_source))
+        link.ingress_bps, rate.ingress_bps, rate.ingress_lower_bound, rules)
     is_measured = rate.egress_bps is not None or rate.ingress_bps is not None
     return Capacity(
         egress_bps, ingress_bps, rate.egress_bps, rate.ingress_bps,
-        at_s - rate.age_s if is_measured else None, source)
-
-
-@functools.lru_cache(maxsize=256)
-def _nominal(egress_bps: float | None, ingress_bps: float | None,
-             rules: Rules) -> Capacity:
-    """Return the capacity of an unmeasured uplink; most hosts share one."""
-    egress_bps, out_source = _unmeasured(egress_bps, rules)
-    ingress_bps, in_source = _unmeasured(ingress_bps, rules)
-    return Capacity(egress_bps, ingress_bps, source=min(out_source, in_source))
-
-
-def _unmeasured(link_bps: float | None, rules: Rules) -> tuple[float, str]:
-    return (link_bps, 'link') if link_bps else (rules.default_bps, 'unknown')
+        at_s - rate.age_s if is_measured else None,
+        next(source for source in ('measured', 'link', 'unknown')
+             if source in (out_source, in_source)))
 
 
 def _one_way(link_bps: float | None, measured_bps: float | None,
              is_bound: bool, rules: Rules) -> tuple[float, str]:
     """Choose a link's rate and name its source."""
     if measured_bps is None:
-        return _unmeasured(link_bps, rules)
-    if not link_bps:
-        return measured_bps, 'measured'
-    if is_bound or measured_bps >= link_bps * (1 - TOLERANCE):
-        return link_bps, 'measured' if not is_bound else 'link'
+        return ((link_bps, 'link') if link_bps
+                else (rules.default_bps, 'unknown'))
+    if link_bps and (is_bound or measured_bps >= link_bps * (1 - TOLERANCE)):
+        return link_bps, 'link' if is_bound else 'measured'
     return measured_bps, 'measured'
