@@ -105,10 +105,12 @@ class LiveState:
                 self._debts.end(gone.project_id, gone.coflow_id)
             self._progress.hinted(self._groups.coflows.keys() - before)
             self._progress.moved_away(senders)
-            self._groups.readdress(self._addresses.tell(
-                self._groups.told_ips()))
+            self._groups.readdress(self._addresses.tell({
+                vm: member.ips for vm, (_, _, member)
+                in self._groups.vms.items()}))
             self._progress.forget_owners()
-            self._note_strangers(self._groups.hosts() - self._hosts.keys())
+            self._note_strangers(self._groups.hosts(running=True)
+                                 - self._hosts.keys())
 
     def count_members(self, host: str) -> int:
         """Count the VMs of groups that are or will be on the host."""
@@ -186,7 +188,7 @@ class LiveState:
             quiet = {name for name, state in self._hosts.items()
                      if max(state.first_seen, state.last_report or 0.0)
                      < before_s}
-            return quiet - self._groups.reserved_hosts() - self.drained
+            return quiet - self._groups.hosts() - self.drained
 
     def meet(self, hosts: Collection[str], now_s: float) -> None:
         """Add hosts that Nova has."""

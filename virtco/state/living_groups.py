@@ -4,7 +4,6 @@
 
 import collections
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Set
 from typing import TYPE_CHECKING
@@ -27,6 +26,7 @@ class Groups:
 
     :ivar coflows: coflows in flight, by id.
     :ivar ended: coflows that ended for good, but not yet in the database.
+    :ivar vms: group, row and member of each VM.
     :ivar waiting: VMs whose hosts Nova has not confirmed, with the host
         reserved for each; None without one.
     """
@@ -35,8 +35,8 @@ class Groups:
         self.coflows: dict[str, inflight.Tracked] = {}
         self.ended: dict[str, inflight.Tracked] = {}
         self.waiting: dict[str, str | None] = {}
+        self.vms: dict[str, tuple[str, int, routes.Member]] = {}
         self._members: dict[str, Members] = {}
-        self._group_of: dict[str, str] = {}
         self._coflows_of: Mapping[str, list[inflight.Tracked]] = {}
 
     def load(self, members: 'Iterable[models.Member]',
@@ -91,39 +91,24 @@ class Groups:
 
     def _index(self) -> None:
         """Build the look-ups by instance and by group again."""
-        self._group_of = {
-            member.instance_uuid: group_id
+        self.vms = {
+            member.instance_uuid: (group_id, row, member)
             for group_id, members in self._members.items()
-            for member in members.values() if member.instance_uuid}
+            for row, member in members.items() if member.instance_uuid}
         self._coflows_of = collections.defaultdict(list)
         for tracked in self.coflows.values():
             self._coflows_of[tracked.group_id].append(tracked)
-        self.waiting = {
-            member.instance_uuid: member.host
-            for members in self._members.values()
-            for member in members.values()
-            if member.instance_uuid and not member.running}
+        self.waiting = {vm: member.host for vm, (_, _, member)
+                        in self.vms.items() if not member.running}
 
-    def told_ips(self) -> dict[str, tuple[str, ...]]:
-        """Return the addresses that Nova told of each VM."""
-        return {member.instance_uuid: member.ips
-                for members in self._members.values()
-                for member in members.values() if member.instance_uuid}
+    def hosts(self, running: bool = False) -> set[str]:
+        """Return the hosts of the members.
 
-    def hosts(self) -> set[str]:
-        """Return the hosts of running members."""
-        return {host for host, is_running in self._placed() if is_running}
-
-    def _placed(self) -> Iterator[tuple[str, bool]]:
-        """Yield each member's host, and whether it runs there."""
-        for members in self._members.values():
-            for member in members.values():
-                if member.host is not None:
-                    yield member.host, member.running
-
-    def reserved_hosts(self) -> set[str]:
-        """Return the hosts of running and planned members."""
-        return {host for host, _ in self._placed()}
+        :param running: whether planned members are left out.
+        """
+        return {member.host for members in self._members.values()
+                for member in members.values()
+                if member.host is not None and (member.running or not running)}
 
     def hosts_of(self, group_id: str) -> list[str]:
         """Return the hosts of a group's members, running or planned."""
@@ -132,16 +117,13 @@ class Groups:
 
     def coflow_of(self, vm: str) -> inflight.Tracked | None:
         """Return any coflow in flight of the VM's group."""
-        return next(iter(self._coflows_of.get(
-            self._group_of.get(vm, ''), ())), None)
+        return next(iter(self._coflows_of.get(self.vms[vm][0], ())), None)
 
-    def rows_of(self, vm: str) -> tuple[str, dict[str, int]] | None:
-        """Return the VM's group and the rows of its members by VM."""
-        group_id = self._group_of.get(vm)
-        return None if group_id is None else (group_id, {
-            member.instance_uuid: row
-            for row, member in self._members[group_id].items()
-            if member.instance_uuid})
+    def rows_of(self, group_id: str) -> dict[str, int]:
+        """Return the row of each VM of a group."""
+        return {member.instance_uuid: row
+                for row, member in self._members[group_id].items()
+                if member.instance_uuid}
 
     def awaited_hosts(self) -> set[str]:
         """Return the hosts of planned members that do not run yet."""
@@ -150,7 +132,8 @@ class Groups:
 
     def count_members(self, host: str) -> int:
         """Count the members that are or will be on the host."""
-        return sum(at == host for at, _ in self._placed())
+        return sum(member.host == host for members in self._members.values()
+                   for member in members.values())
 
     def loads(self, except_group: str | None
               ) -> tuple[snapshot.ActiveCoflow, ...]:
@@ -161,8 +144,7 @@ class Groups:
 
     def readdress(self, vms: Iterable[str]) -> None:
         """Forget the entries of the groups of VMs whose addresses changed."""
-        for group_id in {self._group_of[vm] for vm in vms
-                         if vm in self._group_of}:
+        for group_id in {self.vms[vm][0] for vm in vms if vm in self.vms}:
             for tracked in self._coflows_of.get(group_id, ()):
                 tracked.readdress()
 

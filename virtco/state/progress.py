@@ -339,19 +339,16 @@ class Progress:
         # Where coflows have no classes, their pairs are counted here, too.
         counted = {(vm, dst_ip) for vm, _, dst_ip, _ in self._owners or ()
                    } if self._counts_pairs else set()
-        rows_at: dict[str, dict[str, int]] = {}
+        of_vm, vms = self._addresses.of_vm, self._groups.vms
+        rows_at = functools.cache(lambda group_id: {
+            ip: row for vm, row in self._groups.rows_of(group_id).items()
+            for ip in of_vm.get(vm, ('', ()))[1]})
         for vm, dst_ip, new_bytes in sent:
-            found = self._groups.rows_of(vm)
-            if found is None or (vm, dst_ip) in counted:
-                continue
-            group_id, rows = found
-            if group_id not in rows_at:
-                rows_at[group_id] = {
-                    ip: row for member, row in rows.items()
-                    for ip in self._addresses.of_vm.get(member, ('', ()))[1]}
-            row = rows_at[group_id].get(dst_ip)
-            if row is not None and row != rows[vm]:
-                self.profiles.add(group_id, [((rows[vm], row), new_bytes)])
+            if vm in vms and (vm, dst_ip) not in counted:
+                group_id, src, _ = vms[vm]
+                dst = rows_at(group_id).get(dst_ip, src)
+                if dst != src:
+                    self.profiles.add(group_id, [((src, dst), new_bytes)])
 
     def advance(self, now_s: float) -> list[summary.Status]:
         """Move coflows along their life; return those whose state changed."""

@@ -33,8 +33,9 @@ def two():
 
 
 def test_where_members_are(two):
-    assert two.hosts() == {'h0', 'h1'}
-    assert made(known.member('g', 1, 'h1', STATE.PLANNED)).hosts() == set()
+    assert two.hosts() == two.hosts(running=True) == {'h0', 'h1'}
+    planned = made(known.member('g', 1, 'h1', STATE.PLANNED))
+    assert planned.hosts() == {'h1'} and planned.hosts(running=True) == set()
     assert two.hosts_of('g') == ['h0', 'h1'] and two.hosts_of('x') == []
     assert [two.count_members(host) for host in ('h0', 'h1', 'h2')] == [
         2, 2, 0]
@@ -50,8 +51,8 @@ def test_who_waits_and_whether_a_host_is_planned(two):
 
 
 def test_rows_are_found_by_vm(two):
-    assert two.rows_of('k-5') == ('k', {'k-0': 0, 'k-5': 5})
-    assert two.rows_of('x') is None
+    assert two.vms['k-5'][:2] == ('k', 5)
+    assert two.rows_of('k') == {'k-0': 0, 'k-5': 5}
 
 
 def test_siblings_are_other_coflows_of_the_group():
@@ -128,9 +129,9 @@ def test_what_is_read_anew_or_gone(two):
     assert two.coflows['c'] is not tracked
     again = two.coflows['c']
     assert two.load([], [], {'g'}, False) == [again]
-    assert two.coflows.keys() == {'d'} and two.rows_of('g-0') is None
+    assert two.coflows.keys() == {'d'} and 'g-0' not in two.vms
     assert two.load([], [], None, False) and two.coflows == {}
-    assert two.rows_of('k-0') is None
+    assert two.vms == {}
 
 
 def test_what_ended_is_not_read_again(two):
