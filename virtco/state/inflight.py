@@ -2,7 +2,6 @@
 
 """A coflow in flight: its members, its progress and its path. Pure."""
 
-import collections
 from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -12,7 +11,6 @@ import math
 
 import numpy as np
 
-from virtco import units
 from virtco.model import coflow as coflow_model
 from virtco.model import live
 from virtco.model import snapshot
@@ -349,22 +347,15 @@ class Tracked:
         return iteration_bytes > 0 and self.period.count(
             new_bytes, between_s, iteration_bytes)
 
-    def send_s(self, rates_bps: Mapping[str, tuple[float, float]]) -> float:
-        """Return the sending time of an iteration alone, on its slowest link.
+    def send_s(self, ports: live.Ports, index: Mapping[str, int]) -> float:
+        """Return the sending time of an iteration alone, on its slowest link
+        with a known rate.
 
-        :param rates_bps: egress and ingress of each host, in payload.
+        :param ports: rates of the hosts, in payload.
+        :param index: number of each host among the ports.
         """
-        found = 0.0
-        for end in (0, 1):
-            per_host: dict[str, float] = collections.defaultdict(float)
-            for pair, size_bytes in zip(
-                    self.whole.pairs, self.whole.remaining_bytes.tolist()):
-                per_host[pair[end]] += size_bytes
-            found = max([found, *(
-                size_bytes * units.BITS_PER_BYTE / rates_bps[host][end]
-                for host, size_bytes in per_host.items()
-                if host in rates_bps and rates_bps[host][end] > 0)])
-        return found
+        busy_s = ports.busy_s(self.whole, index)
+        return float(busy_s[np.isfinite(busy_s)].max(initial=0.0))
 
     def remaining_fraction(self) -> float:
         """Return the share of this iteration's bytes that is left."""

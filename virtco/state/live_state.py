@@ -391,24 +391,23 @@ class LiveState:
     def advance(self, now_s: float) -> list[summary.Status]:
         """Move coflows along their life; return those whose state changed."""
         with self._lock:
-            self._bound_computing()
+            if self._progress.measured:
+                self._uplinks.refresh(now_s)
+                self._bound_computing(self._uplinks.known)
             return self._progress.advance(now_s)
 
-    def _bound_computing(self) -> None:
+    def _bound_computing(self, hosts: snapshots.Hosts) -> None:
         """Bound the computing of jobs by the time that their iterations leave.
         """
-        capacities = self._uplinks.capacities
-        for coflow_id in self._progress.measured:
-            tracked = self._groups.coflows.get(coflow_id)
-            if tracked is None:
-                continue
+        factor = self._rules.wire_factor
+        ports = live.Ports(hosts.names, hosts.egress_bps / factor,
+                           hosts.ingress_bps / factor)
+        for coflow_id in self._progress.measured & (
+                self._groups.coflows.keys()):
+            tracked = self._groups.coflows[coflow_id]
             did = tracked.overstates
             tracked.most_compute_s = tracked.period.most_compute_s(
-                tracked.send_s({
-                    host: (found.egress_bps / self._rules.wire_factor,
-                           found.ingress_bps / self._rules.wire_factor)
-                    for host in tracked.whole.pairs.hosts
-                    if (found := capacities.get(host)) is not None}))
+                tracked.send_s(ports, hosts.number_of))
             tracked.touch()
             if tracked.overstates and not did:
                 finding = summary.overstating(tracked)

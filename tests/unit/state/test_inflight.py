@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.unit.state import test_live_state as known
+from virtco.model import live as live_model
 from virtco.model import snapshot as model
 from virtco.model import states
 from virtco.scheduling import endings
@@ -321,15 +322,24 @@ def test_a_period_is_measured_of_jobs_alone():
 
 def test_sending_takes_what_the_slowest_link_takes():
     found = tracked()
-    rates = {'h0': (8e6, 1.0), 'h1': (8e6, 16e6), 'h2': (1.0, 24e6)}
-    assert found.send_s(rates) == 6.0  # out of h0
-    assert found.send_s(rates | {'h1': (1e6, 16e6)}) == 8.0
-    assert found.send_s(rates | {'h1': (8e6, 4e6)}) == 8.0
-    assert found.send_s(rates | {'h2': (1.0, 2e6)}) == 12.0
-    assert found.send_s(rates | {'h2': (1.0, 0.5)}) == 48e6
+
+    def send_s(**changed):
+        rates = {'h0': (8e6, 1.0), 'h1': (8e6, 16e6),
+                 'h2': (1.0, 24e6)} | changed
+        ports = live_model.Ports(
+            tuple(rates), *map(np.array, zip(*rates.values())))
+        return found.send_s(ports, {
+            host: number for number, host in enumerate(rates)})
+
+    assert send_s() == 6.0  # out of h0
+    assert send_s(h1=(1e6, 16e6)) == 8.0
+    assert send_s(h1=(8e6, 4e6)) == 8.0
+    assert send_s(h2=(1.0, 2e6)) == 12.0
+    assert send_s(h2=(1.0, 0.5)) == 48e6
     # Of links of which nothing is known nothing follows.
-    assert found.send_s(rates | {'h0': (0.0, 0.0)}) == 2.0
-    assert found.send_s({}) == 0.0
+    unknown = 0.0, 0.0
+    assert send_s(h0=unknown) == 2.0
+    assert send_s(h0=unknown, h1=unknown, h2=unknown) == 0.0
 
 
 def test_the_remaining_fraction():
