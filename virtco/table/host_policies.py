@@ -7,7 +7,6 @@ from what they were told get a policy of their own.
 """
 
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Set
 import dataclasses
@@ -41,65 +40,54 @@ class Options:
     ttl_s: float = 60.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Numbers:
-    """Ranks, rates and bytes of all classes and children of all hosts."""
+def _numbers(laid: layouts.Layouts, schedule: live.Schedule,
+             remaining: Mapping[str, np.ndarray], ranks: Mapping[str, int],
+             options: Options, lend: Lend | None) -> host_policy.Numbers:
+    """Return the numbers of all hosts by a schedule."""
+    rates = {c.coflow_id: c.flow_rates.rate_bps
+             for c in schedule.coflows} if len(laid.coflow_of) else {}
+    at = laid.pair_of if rates else np.zeros(0, np.int64)
+    ids = [one.coflow_id for one in laid.coflows] if rates else []
+    child_bps = laid.fitted_bps(
+        layouts.joined(map(rates.__getitem__, ids))[at],
+        options.min_rate_fraction)
+    left_bytes = layouts.joined(map(remaining.__getitem__, ids))[at]
+    rank = np.array([ranks[one.coflow_id] for one in laid.coflows], np.int64)
+    return host_policy.Numbers(
+        _places(laid, rank[laid.coflow_of]),
+        np.bincount(laid.class_of, child_bps, len(laid.n_children)),
+        child_bps, child_bps if lend is None else lend(child_bps, left_bytes),
+        left_bytes)
 
-    prios: np.ndarray
-    class_bps: np.ndarray
-    child_bps: np.ndarray
-    child_ceil_bps: np.ndarray
-    left_bytes: np.ndarray
 
-    @classmethod
-    def of(cls, laid: layouts.Layouts, schedule: live.Schedule,
-           remaining: Mapping[str, np.ndarray], ranks: Mapping[str, int],
-           options: Options, lend: Lend | None) -> 'Numbers':
-        rates = {c.coflow_id: c.flow_rates.rate_bps
-                 for c in schedule.coflows} if len(laid.coflow_of) else {}
-        none = np.zeros(0)
-        at = laid.pair_of if rates else none.astype(np.int64)
-        ids = [one.coflow_id for one in laid.coflows] if rates else []
-        child_bps = laid.fitted_bps(
-            layouts.joined(map(rates.__getitem__, ids))[at],
-            options.min_rate_fraction)
-        left_bytes = layouts.joined(map(remaining.__getitem__, ids))[at]
-        rank = np.array([ranks[one.coflow_id] for one in laid.coflows],
-                        np.int64)
-        return cls(_places(laid, rank[laid.coflow_of]),
-                   np.bincount(laid.class_of, child_bps,
-                               len(laid.n_children)),
-                   child_bps, lend(child_bps, left_bytes)
-                   if lend is not None else child_bps, left_bytes)
+def _far(new: host_policy.Numbers, told: host_policy.Numbers,
+         laid: layouts.Layouts, tolerance: float, borrows: bool
+         ) -> np.ndarray:
+    """Return whether each host's numbers may differ from its last policy's
+    beyond the tolerance.
 
-    def far(self, told: 'Numbers', laid: layouts.Layouts, tolerance: float,
-            borrows: bool) -> np.ndarray:
-        """Return whether each host's numbers may differ from its last policy's
-        beyond the tolerance.
+    A small child may move by much of itself and matter to no one, so its class
+    is the measure, and the link for ceilings. Whether a class may borrow is no
+    matter of a few per cent.
 
-        A small child may move by much of itself and matter to no one, so its
-        class is the measure, and the link for ceilings. Whether a class may
-        borrow is no matter of a few per cent.
-
-        :param told: NaN where it was told nothing of the kind.
-        """
-        class_far = ~(np.abs(self.class_bps - told.class_bps) <= tolerance
-                      * np.maximum(self.class_bps, told.class_bps))
-        class_far |= self.prios != told.prios
-        if borrows:
-            egress_bps = laid.egress_bps[laid.host_of]
-            class_far |= ((egress_bps > self.class_bps)
-                          != (egress_bps > told.class_bps))
+    :param told: NaN where it was told nothing of the kind.
+    """
+    class_far = ~(np.abs(new.class_bps - told.class_bps) <= tolerance
+                  * np.maximum(new.class_bps, told.class_bps))
+    class_far |= new.prios != told.prios
+    class_far[laid.class_of[~(
+        np.abs(new.child_bps - told.child_bps)
+        <= tolerance * new.class_bps[laid.class_of])]] = True
+    if borrows:
+        egress_bps = laid.egress_bps[laid.host_of]
+        class_far |= ((egress_bps > new.class_bps)
+                      != (egress_bps > told.class_bps))
         class_far[laid.class_of[~(
-            np.abs(self.child_bps - told.child_bps)
-            <= tolerance * self.class_bps[laid.class_of])]] = True
-        if borrows:
-            class_far[laid.class_of[~(
-                np.abs(self.child_ceil_bps - told.child_ceil_bps)
-                <= tolerance * egress_bps[laid.class_of])]] = True
-        found: np.ndarray = np.bincount(
-            laid.host_of[class_far], minlength=len(laid.of_link)) > 0
-        return found
+            np.abs(new.child_ceil_bps - told.child_ceil_bps)
+            <= tolerance * egress_bps[laid.class_of])]] = True
+    found: np.ndarray = np.bincount(
+        laid.host_of[class_far], minlength=len(laid.of_link)) > 0
+    return found
 
 
 def _places(laid: layouts.Layouts, rank: np.ndarray) -> np.ndarray:
@@ -133,7 +121,7 @@ class HostPolicies:
     borrows: bool
     of_host: Mapping[str, host_policy.HostPolicy]
     changed: tuple[str, ...]
-    numbers: Numbers
+    numbers: host_policy.Numbers
     is_other: np.ndarray
     limits: Mapping[str, edge_policy.Unmanaged] = dataclasses.field(
         default_factory=dict)
@@ -159,16 +147,13 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
     :param reached: hosts to which unmanaged traffic goes; less of their links
         is lent. That is little, and yet news when it changes.
     """
-    new = Numbers.of(laid, schedule, remaining, ranks, options, lend)
+    new = _numbers(laid, schedule, remaining, ranks, options, lend)
     told = _laid_anew(laid, options, lend is not None, before)
     limits = limit(laid, new.child_bps) if limit is not None else {}
     policies = dict(told.of_host)
-    numbers = Numbers(told.numbers.prios.copy(),
-                      told.numbers.class_bps.copy(),
-                      told.numbers.child_bps.copy(),
-                      told.numbers.child_ceil_bps.copy(), new.left_bytes)
+    numbers = host_policy.Numbers(*(some.copy() for some in told.numbers))
     is_other = told.is_other.copy()
-    far = new.far(told.numbers, laid, tolerance, lend is not None)
+    far = _far(new, told.numbers, laid, tolerance, lend is not None)
     if limits is not told.limits and (limits or told.limits):
         is_other |= np.array([not unmanaged.is_close(
             policies[link.host].unmanaged if link.host in policies else None,
@@ -180,22 +165,20 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
         link, layout = laid.links[i], laid.of_link[i]
         classes = slice(laid.class_ends[i], laid.class_ends[i + 1])
         children = slice(laid.child_ends[i], laid.child_ends[i + 1])
+        where = classes, classes, children, children, children
         made = host_policy.HostPolicy(
-            layout, link, options.ttl_s, ranks, new.prios[classes].copy(),
-            new.class_bps[classes].copy(), new.child_bps[children].copy(),
-            new.child_ceil_bps[children].copy(),
-            new.left_bytes[children].copy(), lend is not None,
-            limits.get(link.host))
+            layout, link, options.ttl_s, ranks,
+            host_policy.Numbers(*(some[at].copy()
+                                  for some, at in zip(new, where))),
+            lend is not None, limits.get(link.host))
         old = policies.get(link.host)
         if not far[i] and not is_other_reach[i] and old is not None and (
                 old.is_close(made, tolerance)):
             continue
         changed.append(link.host)
         policies[link.host] = made
-        numbers.prios[classes] = made.prios
-        numbers.class_bps[classes] = made.class_bps
-        numbers.child_bps[children] = made.child_bps
-        numbers.child_ceil_bps[children] = made.child_ceil_bps
+        for some, at, values in zip(numbers[:-1], where, made.numbers):
+            some[at] = values
         is_other[i] = bool(layout.rivals)
     return HostPolicies(laid, options, lend is not None, policies,
                         tuple(changed), numbers, is_other, limits,
@@ -215,19 +198,17 @@ def _laid_anew(laid: layouts.Layouts, options: Options, borrows: bool,
              and old.layout.says_same(layout) else None
              for old, layout in zip(known, laid.of_link)]
 
-    def joined(name: str, counts: Iterable[int]) -> np.ndarray:
+    def joined(place: int, ends: list[int]) -> np.ndarray:
         return layouts.joined(
-            getattr(old, name) if old is not None else np.full(n, np.nan)
-            for old, n in zip(known, counts))
+            old.numbers[place] if old is not None else np.full(n, np.nan)
+            for old, n in zip(known, np.diff(ends)))
 
-    n_children = [len(layout.peers) for layout in laid.of_link]
     return HostPolicies(
         laid, options, borrows, {old.link.host: old for old in known
-                        if old is not None}, (), Numbers(
-            joined('prios', laid.n_classes.tolist()),
-            joined('class_bps', laid.n_classes.tolist()),
-            joined('child_bps', n_children),
-            joined('child_ceil_bps', n_children), np.zeros(0)),
+                        if old is not None}, (), host_policy.Numbers(
+            joined(0, laid.class_ends), joined(1, laid.class_ends),
+            joined(2, laid.child_ends), joined(3, laid.child_ends),
+            np.zeros(0)),
         np.array([old is None or old.link is not link
                   or bool(old.layout.rivals)
                   or old.ttl_s != options.ttl_s

@@ -9,6 +9,7 @@ thousands of objects.
 
 from collections.abc import Mapping
 import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,18 +24,30 @@ UNMANAGED_TOLERANCE = 0.1
 LAST_PRIO = edge_policy.PRIOS - 1
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class HostPolicy:
-    """The policy of one host by one schedule, as arrays.
+class Numbers(NamedTuple):
+    """Numbers of classes and their children, of one host or of all.
 
-    :ivar layout: layout of the classes.
-    :ivar ranks: rank of each coflow; 0 is served first.
     :ivar prios: priority of each class, shape (n_classes,).
     :ivar class_bps: rate of each class, shape (n_classes,).
     :ivar child_bps: rate of each child, shape (n_children,).
     :ivar child_ceil_bps: rate up to which each child may borrow, shape
         (n_children,).
     :ivar left_bytes: bytes left of each child, shape (n_children,).
+    """
+
+    prios: np.ndarray
+    class_bps: np.ndarray
+    child_bps: np.ndarray
+    child_ceil_bps: np.ndarray
+    left_bytes: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class HostPolicy:
+    """The policy of one host by one schedule, as arrays.
+
+    :ivar layout: layout of the classes.
+    :ivar ranks: rank of each coflow; 0 is served first.
     :ivar borrows: whether classes may use the whole link.
     :ivar unmanaged: limits of unmanaged traffic, if any.
     """
@@ -43,19 +56,9 @@ class HostPolicy:
     link: coflow_table.Link
     ttl_s: float
     ranks: Mapping[str, int]
-    prios: np.ndarray
-    class_bps: np.ndarray
-    child_bps: np.ndarray
-    child_ceil_bps: np.ndarray
-    left_bytes: np.ndarray
+    numbers: Numbers
     borrows: bool = False
     unmanaged: edge_policy.Unmanaged | None = None
-
-    @property
-    def class_ceil_bps(self) -> np.ndarray:
-        """Most that each class may borrow to, shape (n_classes,)."""
-        return (np.full(len(self.class_bps), self.link.egress_bps)
-                if self.borrows else self.class_bps)
 
     def winners(self) -> list[str]:
         """Return, per group of rivals, the coflow that owns their pairs."""
@@ -93,21 +96,22 @@ class HostPolicy:
 
     def _classes(self) -> list[edge_policy.CoflowClass]:
         """Build the coflows' classes with their children."""
-        layout = self.layout
-        left = np.bincount(layout.class_of, self.left_bytes,
+        layout, numbers = self.layout, self.numbers
+        left = np.bincount(layout.class_of, numbers.left_bytes,
                            len(layout.classes))[layout.class_of]
         # w = p/s of VirtCO Eq. (2).
-        weights = np.divide(self.left_bytes, left, where=left > 0,
+        weights = np.divide(numbers.left_bytes, left, where=left > 0,
                             out=1 / layout.n_children[layout.class_of])
         children = tuple(map(
             edge_policy.Destination, layout.peers, layout.child_minors,
-            weights.tolist(), self.child_bps.tolist(),
-            self.child_ceil_bps.tolist()))
+            weights.tolist(), numbers.child_bps.tolist(),
+            numbers.child_ceil_bps.tolist()))
         ends = np.cumsum(layout.n_children).tolist()
         return [edge_policy.CoflowClass(
-            coflow.coflow_id, coflow.name, minor, rate_bps, ceil_bps, prio,
+            coflow.coflow_id, coflow.name, minor, rate_bps,
+            self.link.egress_bps if self.borrows else rate_bps, prio,
             children[start:end])
-            for coflow, minor, rate_bps, ceil_bps, prio, start, end in zip(
-                layout.classes, layout.class_minors, self.class_bps.tolist(),
-                self.class_ceil_bps.tolist(), self.prios.tolist(),
+            for coflow, minor, rate_bps, prio, start, end in zip(
+                layout.classes, layout.class_minors,
+                numbers.class_bps.tolist(), numbers.prios.tolist(),
                 [0, *ends], ends)]

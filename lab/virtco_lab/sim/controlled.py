@@ -185,7 +185,7 @@ class _Controller:
                    for of in made.layout.class_of.tolist()]
             found[:, [self._class_of[int(name), host, peer] for name, peer
                       in zip(ids, made.layout.peers)]] = (
-                made.child_bps, made.child_ceil_bps,
+                made.numbers.child_bps, made.numbers.child_ceil_bps,
                 [made.ranks[name] for name in ids])
         return found
 

@@ -15,8 +15,8 @@ def a_policy(host='h0', rate_bps=1e8):
     none = np.zeros(0)
     return host_policy.HostPolicy(
         layout.Layout.of(host, ()),
-        coflow_table.Link(host, rate_bps, 1e8, 1e6), 60.0, {}, none, none,
-        none, none, none)
+        coflow_table.Link(host, rate_bps, 1e8, 1e6), 60.0, {},
+        host_policy.Numbers(*[none] * 5))
 
 
 def test_only_what_changed_gets_a_new_generation():

@@ -406,7 +406,7 @@ def test_defaults():
     assert host_policy.LAST_PRIO == 7
     empty = layout.Layout.of('h0', ())
     none = np.zeros(0)
-    assert not host_policy.HostPolicy(empty, LINKS[0], 60.0, {}, none, none,
-                                      none, none, none).borrows
+    assert not host_policy.HostPolicy(
+        empty, LINKS[0], 60.0, {}, host_policy.Numbers(*[none] * 5)).borrows
     assert empty.minors is None and not empty.protects
     assert unmanaged.nothing_limited(5.0) == edge_policy.Unmanaged(5.0)
