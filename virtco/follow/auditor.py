@@ -199,31 +199,17 @@ class Auditor(threading.Thread):
         if self._is_away:
             LOG.info('Nova answers again.')
             self._is_away = False
-        limits_bps = self._limits_bps(project_id)
-        found: Repairs = []
-        for vm in vms:
-            server = (listed.get(vm.instance_uuid)
-                      or self._nova.server(vm.instance_uuid))
-            change = change_of(vm, server, () if limits_bps is None else (
-                limits_bps.get(vm.instance_uuid, neutron.UNLIMITED)))
-            if change is not None:
-                found.append((vm, change))
-        return found
+        return _changes(vms, lambda vm: (
+            listed.get(vm.instance_uuid)
+            or self._nova.server(vm.instance_uuid)),
+            self._limits_bps(project_id))
 
     def _otherwise_limited(self, project_id: str, vms: list[Believed]
                            ) -> Repairs:
         """Return the VMs whose ports have other limits in Neutron."""
-        known = self._limits_bps(project_id,
-                                 [vm.instance_uuid for vm in vms])
-        found: Repairs = []
-        for vm in vms:
-            if known is None or vm.host is None:
-                continue
-            limits_bps = known.get(vm.instance_uuid, neutron.UNLIMITED)
-            if limits_bps != (vm.egress_limit_bps, vm.ingress_limit_bps):
-                found.append((vm, notifications.Built(
-                    vm.instance_uuid, vm.host, limits_bps=limits_bps)))
-        return found
+        return _changes(
+            vms, lambda vm: nova.Server(vm.instance_uuid, 'ACTIVE', vm.host),
+            self._limits_bps(project_id, [vm.instance_uuid for vm in vms]))
 
     def _limits_bps(self, project_id: str, only: Sequence[str] = ()
                     ) -> Mapping[str, neutron.Limits] | None:
@@ -256,6 +242,18 @@ def start(conf: cfg.ConfigOpts, database: db_session.Database,
                     apply, metrics, conf.nova.compare_interval_s)
     found.start()
     return found
+
+
+def _changes(vms: list[Believed],
+             server_of: Callable[[Believed], nova.Server | None],
+             limits_bps: Mapping[str, neutron.Limits] | None) -> Repairs:
+    """Return the VMs that differ from their servers, each with its repair.
+
+    :param limits_bps: limits of the VMs that have any; None: unknown.
+    """
+    return [(vm, change) for vm in vms if (change := change_of(
+        vm, server_of(vm), () if limits_bps is None
+        else limits_bps.get(vm.instance_uuid, neutron.UNLIMITED))) is not None]
 
 
 def change_of(vm: Believed, server: nova.Server | None,
