@@ -94,15 +94,12 @@ class Progress:
         """
         for coflow_id in coflow_ids:
             tracked = self._groups.coflows[coflow_id]
-            row_of = {member.instance_uuid or '': row
-                      for row, member in tracked.members.items()}
-            sent = {(row_of[src], row_of[dst]): one for (src, dst), one
-                    in self._unhinted.pop(row_of.keys()).items()}
-            matrix = tracked.model.matrix
-            for flow, pair in enumerate(
-                    zip(matrix.src, matrix.dst) if sent else ()):
-                if pair in sent:
-                    one = sent[pair]
+            sent = self._unhinted.pop({
+                member.instance_uuid or ''
+                for member in tracked.members.values()})
+            for flow in range(len(tracked.model.matrix) if sent else 0):
+                one = sent.get(tracked.vms(flow))
+                if one is not None:
                     tracked.counting.credit(np.array([flow]), one.sent_bytes)
                     tracked.credited(one.sent_bytes, one.since_s, one.last_s,
                                      self.endings)
@@ -284,8 +281,8 @@ class Progress:
         if not self._counts_pairs:
             state.pair_counters = None
             return False
-        if state.pair_counters is None:
-            state.pair_counters = pair_counters.PairCounters()
+        state.pair_counters = (state.pair_counters
+                               or pair_counters.PairCounters())
         if self._owners is None:
             self._owners = pair_counters.find_owners(self._groups.in_turn(),
                                                      self._addresses.of_vm)
