@@ -58,26 +58,25 @@ class Measurable:
     tree: cluster.Tree = cluster.Tree()
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True, slots=True)
 class _Train:
+    """A train under way.
+
+    :ivar orders: orders of its hosts that did not fetch theirs yet.
+    :ivar results: results of the order that the train belongs to; its own is
+        added.
+    :ivar start_s: time at which all connections of a round start; None without
+        a round.
+    :ivar is_asked: whether an operator asked for it: its result is not kept.
+    """
+
     pair: asked.Pair
-    target: Target
+    probe_id: str
     give_up_s: float
-    probe_id: str = dataclasses.field(
-        default_factory=lambda: str(uuid.uuid4()))
-    #: Known to these two hosts only, for this train only.
-    key: str = dataclasses.field(
-        default_factory=lambda: secrets.token_hex(32), repr=False)
-    #: Fields that differ from those of the schedule's trains.
-    order: dict[str, Any] = dataclasses.field(default_factory=dict)
-    #: Results of the order that the train belongs to; its own is added.
-    results: asked.Results = dataclasses.field(default_factory=dict)
-    #: An operator asked for it: its result is not kept.
-    is_asked: bool = False
-    #: Time at which all connections of a round start; None without a round.
-    start_s: float | None = None
-    fetched: bool = False
-    announced: bool = False
+    orders: dict[str, dict[str, Any]] = dataclasses.field(repr=False)
+    results: asked.Results
+    start_s: float | None
+    is_asked: bool
 
 
 class Prober:
@@ -113,24 +112,15 @@ class Prober:
         """Return the host's next order: send a train, or expect one."""
         with self._lock:
             self._look()
-            train = self._trains.get(host)
-            if train is not None and not train.fetched:
-                train.fetched = True
-                return self._to_dict(train)
-            train = self._expected.get(host)
-            if train is not None and not train.announced:
-                train.announced = True
-                return {'role': 'receive', 'probe_id': train.probe_id,
-                        'peer': train.pair[0], 'key': train.key,
-                        **self._start(train)}
+            for train in (self._trains.get(host), self._expected.get(host)):
+                if train is not None and host in train.orders:
+                    order = train.orders.pop(host)
+                    if train.start_s is not None:
+                        # From the order's arrival, as hosts' clocks differ.
+                        order['start_in_s'] = max(
+                            0.0, train.start_s - self._clock())
+                    return order
             return None
-
-    def _start(self, train: _Train) -> dict[str, float]:
-        """Return the start relative to the order's arrival, as hosts' clocks
-        differ.
-        """
-        return {} if train.start_s is None else {
-            'start_in_s': max(0.0, train.start_s - self._clock())}
 
     def hold(self, held: bool) -> None:
         """Begin no trains of the schedule, or go on with them."""
@@ -165,16 +155,21 @@ class Prober:
             now_s = self._clock()
             plan = self._plan(now_s)
             found = self._measurable(now_s, STALE_REPORT_S, True)
+            start_s = None if transfer is None else now_s + START_S
             for src, dst in pairs:
                 if (src in self._trains or dst in self._expected
                         or not {src, dst} <= found.targets.keys()):
                     continue
-                train = self._ordered(found, (src, dst), transfer, now_s)
-                plan.begin((src, dst), train.order.get(
+                order: dict[str, Any] = {} if transfer is None else {
+                    'kind': 'bulk', 'lasts_s': transfer.most_s,
+                    'window_s': rounds.WINDOW_S,
+                    'size_bytes': transfer.size_bytes(min(
+                        found.links_bps[src], found.links_bps[dst]))}
+                plan.begin((src, dst), order.get(
                     'size_bytes', plan.rules.train_bytes), now_s)
-                train.results = results
                 results[src, dst] = None
-                self._begin(train)
+                self._begin((src, dst), found, (start_s or now_s) + order.get(
+                    'lasts_s', 0.0), order, results, start_s)
         for tell in self.on_ordered:
             tell()
         return results
@@ -209,28 +204,12 @@ class Prober:
                         f'{size_bytes / 1e9:.3g} GB within this hour, and to '
                         'receive as much')
 
-    def _ordered(self, found: Measurable, pair: tuple[str, str],
-                 transfer: rounds.Transfer | None, now_s: float) -> _Train:
-        """Build the train of an ordered pair; a transfer starts at a time."""
-        train = _Train(pair, found.targets[pair[1]], now_s + TIMEOUT_S)
-        if transfer is not None:
-            train.order = {
-                'kind': 'bulk', 'lasts_s': transfer.most_s,
-                'window_s': rounds.WINDOW_S,
-                'size_bytes': transfer.size_bytes(min(
-                    found.links_bps[host] for host in pair))}
-            train.start_s = now_s + START_S
-            train.give_up_s += START_S + transfer.most_s
-        return train
-
     def called(self) -> set[str]:
         """Return the hosts that have an order which they do not know."""
         with self._lock:
             self._look()
-            return {host for host, train in self._trains.items()
-                    if not train.fetched} | {
-                host for host, train in self._expected.items()
-                if not train.announced}
+            return {host for train in self._trains.values()
+                    for host in train.orders}
 
     def done(self, measurement: reports.Measurement) -> bool:
         """Take a measurement, perhaps of a train of this process.
@@ -269,8 +248,27 @@ class Prober:
             self._asked.append(one)
         return one
 
-    def _begin(self, train: _Train) -> None:
-        self._trains[train.pair[0]] = self._expected[train.pair[1]] = train
+    def _begin(self, pair: asked.Pair, found: Measurable, end_s: float,
+               order: Mapping[str, Any], results: asked.Results,
+               start_s: float | None = None, is_asked: bool = False) -> None:
+        """Begin a train.
+
+        :param end_s: time at which it ends unless it is late.
+        :param order: fields that differ from those of the schedule's trains.
+        """
+        src, dst = pair
+        address, port = found.targets[dst]
+        probe_id = str(uuid.uuid4())
+        # Known to these two hosts only, for this train only.
+        key = secrets.token_hex(32)
+        self._trains[src] = self._expected[dst] = _Train(
+            pair, probe_id, end_s + TIMEOUT_S, {
+                src: {'probe_id': probe_id, 'peer': dst, 'address': address,
+                      'port': port, 'bursts': self._conf.bursts,
+                      'packets': self._conf.packets,
+                      'packet_bytes': wire.PACKET_BYTES, 'key': key, **order},
+                dst: {'role': 'receive', 'probe_id': probe_id, 'peer': src,
+                      'key': key}}, results, start_s, is_asked)
 
     def _drop(self, train: _Train) -> None:
         src, dst = train.pair
@@ -312,9 +310,8 @@ class Prober:
         self._begin_asked(plan, found, now_s)
         pairs = plan.next(found.links_bps, now_s, awaited=found.awaited,
                           tree=found.tree)
-        for src, dst in pairs:
-            self._begin(_Train((src, dst), found.targets[dst],
-                               now_s + TIMEOUT_S))
+        for pair in pairs:
+            self._begin(pair, found, now_s, {}, {})
         self._count(plan, now_s)
 
     def _begin_asked(self, plan: schedule.Schedule, found: Measurable,
@@ -326,15 +323,12 @@ class Prober:
         for one in self._asked:
             request = one.request
             is_bulk = request.kind == 'bulk'
-            for src, dst in one.begin(free, now_s):
-                plan.begin((src, dst), 0 if is_bulk
+            for pair in one.begin(free, now_s):
+                plan.begin(pair, 0 if is_bulk
                            else asked.train_bytes(request), now_s)
-                self._begin(_Train(
-                    (src, dst), found.targets[dst],
-                    now_s + TIMEOUT_S + _FETCHED_S
-                    + (request.lasts_s if is_bulk else 0.0),
-                    order=asked.order(request), results=one.results,
-                    is_asked=True))
+                self._begin(pair, found, now_s + _FETCHED_S + (
+                    request.lasts_s if is_bulk else 0.0),
+                    asked.order(request), one.results, is_asked=True)
 
     def _count(self, plan: schedule.Schedule, now_s: float) -> None:
         """Set the metrics of the schedule's state."""
@@ -361,11 +355,3 @@ class Prober:
                 max_link_share=conf.max_link_share,
                 max_bytes_per_hour=conf.max_bytes_per_hour,
                 last_hour_bytes=plan.budget.spent_bytes(now_s))
-
-    def _to_dict(self, train: _Train) -> dict[str, Any]:
-        address, port = train.target
-        return {'probe_id': train.probe_id, 'peer': train.pair[1],
-                'address': address, 'port': port,
-                'bursts': self._conf.bursts, 'packets': self._conf.packets,
-                'packet_bytes': wire.PACKET_BYTES, 'key': train.key,
-                **train.order, **self._start(train)}
