@@ -135,7 +135,7 @@ class App:
         if self.database.is_sqlite:
             migration.upgrade(self.database)
         self._watch.start()
-        self.state.peer = self._upstream
+        self.state.tell_leader = self._upstream.tell
         # Also while it takes over: all is read first.
         self.decide.loop.leads = lambda: False
         self.distribute.start()

@@ -36,7 +36,7 @@ def conf(**groups):
 def state(database, live=None, **values):
     """What objects know of the state; values are attributes of it."""
     return types.SimpleNamespace(**{
-        'database': database, 'live': live, 'peer': None,
+        'database': database, 'live': live, 'tell_leader': None,
         'pairs': types.SimpleNamespace(
             choose=lambda *_hosts: pipes.Chosen({}, '')),
         'invalidate': lambda *_groups: None} | values)

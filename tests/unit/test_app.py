@@ -220,7 +220,7 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
         assert own._teller is None
         assert not own._upstream.is_alive() and own.decide.loop.leads()
         assert own.database.fence == own.elector.check
-        assert own.state.peer is None
+        assert own.state.tell_leader is None
         # Edge modules find it, and all is read before they are served.
         assert own.elector.seen.epoch == 1
         with own.database.reader() as session:
@@ -247,7 +247,7 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
         assert again._follower.is_alive() and again._upstream.is_alive()
         assert again.keeps() and again.distribute.is_alive()
         assert not again.decide.loop.leads()
-        assert again.state.peer is again._upstream
+        assert again.state.tell_leader == again._upstream.tell
         assert again.place._writer.is_alive()
         assert again.distribute._server is None
     finally:

@@ -101,16 +101,9 @@ class Upstream(server.LoopThread):
 
     # Messages and questions of this process, on any thread.
 
-    def changed(self, groups: Iterable[str] | None) -> None:
-        self._soon(self._say, messages.Changed(
-            None if groups is None else list(groups)))
-
-    def forgiven(self, project_id: str) -> None:
-        self._soon(self._say, messages.Forgiven(project_id))
-
-    def forgotten(self, hosts: Iterable[str]) -> None:
-        """Tell the leader which hosts to forget, as this process did."""
-        self._soon(self._say, messages.Forgotten(sorted(hosts)))
+    def tell(self, message: messages.PeerSaid) -> None:
+        """Tell the leader of a change that this process made."""
+        self._soon(self._say, message)
 
     def policy(self, host: str, wait_s: float
                ) -> edge_policy.EdgePolicy | None:

@@ -63,7 +63,7 @@ class Findings:
 
     def show(self) -> None:
         """Raise the alerts, where this process leads."""
-        if self._state.peer is None:
+        if self._state.tell_leader is None:
             self._counts.poor.replace({
                 (one.subject, one.kind): one.rate_bps / one.expected_bps
                 for one in self._held})

@@ -84,7 +84,7 @@ class Objects:
     def _read(self) -> None:
         """Read changes of the topology and of findings."""
         self.topology.refresh()
-        if self.findings.refresh() and self._state.peer is not None:
+        if self.findings.refresh() and self._state.tell_leader is not None:
             # Findings of hosts are in the rates, which are read less often.
             with self._state.database.reader() as session:
                 self._state.load_readings(session)

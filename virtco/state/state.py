@@ -10,7 +10,6 @@ import logging
 import math
 import threading
 import time
-from typing import Protocol
 
 from oslo_config import cfg
 from sqlalchemy import orm
@@ -29,6 +28,7 @@ from virtco.state import pair_history
 from virtco.state import schedule_input
 from virtco.state import uplink_rates
 from virtco.topology import tree
+from virtco.wire import messages
 from virtco.wire import reports
 
 #: Groups that are read one by one, at most; of more, all are read: databases
@@ -47,25 +47,12 @@ LOG = logging.getLogger(__name__)
 FLUSH_S = 2.0
 
 
-class Peer(Protocol):
-    """The way by which the leader hears of changes made in this process."""
-
-    def changed(self, groups: Iterable[str] | None) -> None:
-        raise NotImplementedError
-
-    def forgiven(self, project_id: str) -> None:
-        raise NotImplementedError
-
-    def forgotten(self, hosts: Iterable[str]) -> None:
-        """Tell the leader that these hosts were forgotten."""
-        raise NotImplementedError
-
-
 class State:
     """The live state, its copy in the database and its listeners.
 
     :param plane: returns that of the network that carries the coflows.
-    :ivar peer: None where the leader is this process.
+    :ivar tell_leader: tells the leader of a change that this process made;
+        None where the leader is this process.
     :ivar on_load: are called before all is read from the database.
     :ivar on_change: are called when something changed; True: at once.
     :ivar on_report: are called with a host and its report.
@@ -84,7 +71,7 @@ class State:
             self.rates, pair_history.DEPTH, pair_history.RETENTION_S,
             rules.uplink.max_age_s)
         self.live = live_state.LiveState(rules, self.rates, plane)
-        self.peer: Peer | None = None
+        self.tell_leader: Callable[[messages.PeerSaid], None] | None = None
         self.on_load: list[Callable[[], None]] = []
         self.on_change: list[Callable[[bool], None]] = []
         self.on_report: list[Callable[[str, reports.Report], None]] = []
@@ -127,7 +114,7 @@ class State:
         :raises virtco.exception.DatabaseUnavailable: when it cannot be read.
         """
         with self._loading:
-            self.peer = None
+            self.tell_leader = None
             self.load()
         with self._lock:
             self._stale_all = self._is_behind = True
@@ -139,7 +126,7 @@ class State:
     def follow(self) -> None:
         """Take over the leader's stored counts."""
         with self._loading:
-            if self.peer is None:
+            if self.tell_leader is None:
                 return
             self.load()
         with self._lock:
@@ -174,9 +161,13 @@ class State:
                 self._stale_all = True
             else:
                 self._stale.update(groups)
-        if self.peer is not None:
-            self.peer.changed(groups)
+        self._tell(messages.Changed(
+            None if groups is None else list(groups)))
         self.changed()
+
+    def _tell(self, message: messages.PeerSaid) -> None:
+        if self.tell_leader is not None:
+            self.tell_leader(message)
 
     def peer_changed(self, groups: Iterable[str] | None) -> None:
         """Note groups that another process changed; None: anything."""
@@ -186,8 +177,7 @@ class State:
 
     def forgiven(self, project_id: str) -> None:
         """Tell the leader that a project owes nothing any more."""
-        if self.peer is not None:
-            self.peer.forgiven(project_id)
+        self._tell(messages.Forgiven(project_id))
 
     def refresh(self) -> None:
         """Read the groups again that changed; the others stay.
@@ -206,7 +196,7 @@ class State:
                 self.live.load_groups(
                     db_groups.living_members(session, only),
                     db_groups.living_coflows(session, only), only,
-                    anew=self.peer is not None or self._is_behind)
+                    anew=self.tell_leader is not None or self._is_behind)
             self._is_behind = False
         except Exception:
             with self._lock:
@@ -224,8 +214,7 @@ class State:
             self.live.forget_hosts(hosts)
         self._forgot(hosts)
         self._read_objects()
-        if self.peer is not None:
-            self.peer.forgotten(hosts)
+        self._tell(messages.Forgotten(sorted(hosts)))
         self.invalidate()
 
     def _forgot(self, hosts: Set[str]) -> None:
@@ -279,7 +268,8 @@ class State:
         began_s = time.thread_time()
         now_s = self._clock()
         self.pairs.refresh(now_s)
-        if self.peer is None and now_s - self._forgot_s >= FORGET_S:
+        if (self.tell_leader is None
+                and now_s - self._forgot_s >= FORGET_S):
             self._forgot_s = now_s
             self.database.as_leader(
                 lambda session: records.forget_readings(

@@ -115,10 +115,10 @@ def site():
 def test_who_joins_tells_everything(site):
     site.hosts = {'h1': [b'{"a":1}', b'{"a":2}'], 'h2': [b'{}']}
     one = site.upstream
-    one.changed(['g'])
-    one.forgiven('p')
-    one.forgotten({'h2', 'h1'})
-    one.changed(iter(['g2']))
+    for message in (messages.Changed(['g']), messages.Forgiven('p'),
+                    messages.Forgotten(['h1', 'h2']),
+                    messages.Changed(['g2'])):
+        one.tell(message)
     site.turn()
     assert not one.is_connected
     writer = site.connected()
@@ -129,7 +129,7 @@ def test_who_joins_tells_everything(site):
         messages.Forgiven('p'), messages.Forgotten(['h1', 'h2']),
         messages.Changed(['g2'])]
     # Each is told once, and at once from here on.
-    one.changed(None)
+    one.tell(messages.Changed(None))
     assert writer.take() == []
     site.turn()
     assert writer.take() == [messages.Changed(None)]
@@ -139,7 +139,7 @@ def test_who_joins_tells_everything(site):
 def test_what_waits_to_be_said_is_bounded(site, monkeypatch):
     monkeypatch.setattr(upstream, 'MOST_SAID', 3)
     for number in range(5):
-        site.upstream.forgiven(str(number))
+        site.upstream.tell(messages.Forgiven(str(number)))
     site.turn()
     assert site.connected().take() == [messages.Changed(None), *map(
         messages.Forgiven, '234')]
@@ -274,7 +274,7 @@ def test_who_gets_no_answer_in_time_is_told(site):
             site.upstream.policy('h1', 0.0)
         # Also once it has ended.
         site.upstream.loop.close()
-    site.upstream.changed(None)
+    site.upstream.tell(messages.Changed(None))
     site.upstream.stop()
 
 

@@ -140,10 +140,10 @@ def test_the_leader_raises_the_alerts(bench):
     (alert,) = bench.alerts()
     assert 'r1' in alert
     bench = Bench()
-    bench.state.peer = object()
+    bench.state.tell_leader = object()
     bench.conclude({'r0'}, poor())
     assert bench.alerts() == []
-    bench.state.peer = None
+    bench.state.tell_leader = None
     bench.findings.show()
     assert len(bench.alerts()) == 1
 

@@ -18,16 +18,7 @@ from virtco.state import schedule_input
 from virtco.state import state
 from virtco.table import coflow_table
 from virtco.wire import check as check_wire
-
-
-class Peer:
-    """Notes what is told to the leader."""
-
-    def __init__(self):
-        self.told = []
-
-    def __getattr__(self, name):
-        return lambda *args: self.told.append((name, *args))
+from virtco.wire import messages
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +38,8 @@ class Bench:
         self.objects = objects.Objects(conf, self.state, counts, clock)
         self.state.on_change.append(self.changes.append)
         if not leads:
-            self.state.peer = Peer()
+            self.told = []
+            self.state.tell_leader = self.told.append
 
     def group(self, name='a', **values):
         stored.add(
@@ -130,7 +122,7 @@ def test_who_counts_has_newer_progress_than_the_database(bench, follower):
     assert bench.state.live.status('c-p-a').sent_bytes == pytest.approx(20)
     # Of one that follows the leader's count.
     assert follower.state.live.status('c-p-a').sent_bytes == 0
-    assert follower.state.peer.told == [('changed', None)]
+    assert follower.told == [messages.Changed(None)]
 
 
 def test_who_begins_to_lead_reads_the_progress_once(bench):
@@ -333,7 +325,7 @@ def test_a_debt_is_forgiven_everywhere(bench, follower):
             'p', policing.Report('c', 10.0, 100.0, 100.0))
         one.objects.projects.change('p', {'debt_bytes': 0.0})
         assert one.state.live.debts() == {}
-    assert ('forgiven', 'p') in follower.state.peer.told
+    assert messages.Forgiven('p') in follower.told
 
 
 def test_old_readings_are_deleted_every_ten_minutes(bench, follower):
@@ -396,7 +388,7 @@ def host_facts(bench):
     live.views(bench.now_s)
     return [len(one) for one in (
         live._hosts, live._unsaved_hosts, live._sending, live._minors,
-        live._addresses._vms, live._addresses._of_vm, live.drained,
+        live._addresses._vms, live._addresses.of_vm, live.drained,
         live._uplinks.capacities, live._uplinks.known,
         bench.state.rates._newest,
         bench.state.rates.estimate(bench.now_s).hosts, known._rings,
@@ -434,8 +426,8 @@ def test_the_leader_is_told_what_another_process_forgets(bench, follower):
     follower.state.forget_hosts({'a', 'b'})
     assert host_rows(bench) == set() and not any(host_facts(follower))
     # And then that any group may have changed by it.
-    assert follower.state.peer.told[-2:] == [('forgotten', {'a', 'b'}),
-                                             ('changed', None)]
+    assert follower.told[-2:] == [messages.Forgotten(['a', 'b']),
+                                  messages.Changed(None)]
     bench.state.forget_hosts({'a', 'b'})
     assert not any(host_facts(bench))
 
@@ -483,12 +475,6 @@ def test_what_is_quiet_for_a_week_is_forgotten(bench, follower):
 
 def test_the_generation_is_read(bench):
     assert bench.state.generation() == 1 and not bench.state.is_alive()
-
-
-def test_the_protocol_has_no_answer_of_its_own():
-    for method in ('changed', 'forgiven', 'forgotten'):
-        with pytest.raises(NotImplementedError):
-            getattr(state.Peer, method)(None, None)
 
 
 def test_hosts_that_can_be_measured():
@@ -633,7 +619,7 @@ def test_who_leads_counts_from_what_was_written_and_writes_at_its_end(
     bench.group('b')
     bench.objects.settings.change({'order': 'fair'}, 'admin')
     own.lead()
-    assert own.peer is None and own.is_alive()
+    assert own.tell_leader is None and own.is_alive()
     assert follower.objects.settings.is_fair
     # All was read before anybody is served.
     assert follower.coflows() == {'c-p-a', 'c-p-b'}
