@@ -172,8 +172,8 @@ class Bench:
                 n_hosts=lambda: len(self.hosts), said=self._said,
                 heard=self.intake.add_heard,
                 spent_s=self.intake.take_spent_s),
-            self.rooms.metrics, certificates.of_server(
-                self.conf.distributor, self.rooms.metrics))
+            self.rooms.metrics, certificates.of(
+                self.conf.distributor, 'server', self.rooms.metrics))
         found.acked_s = {}
         return found
 

@@ -98,7 +98,7 @@ class App:
             conf, self.state, self.decide, self.elector, counts,
             schedules)
         self._upstream = upstream.Upstream(
-            self.elector, certificates.of_client(conf.distributor, counts))
+            self.elector, certificates.of(conf.distributor, 'client', counts))
         self.follow = follow_room.Follow(conf, self.state, counts, clock)
         self.place = places.Place(
             conf, self.state, self.objects.settings, counts, self.starting,

@@ -8,6 +8,7 @@ import logging
 import os
 import ssl
 from typing import Any
+from typing import Literal
 
 import prometheus_client
 
@@ -33,7 +34,8 @@ class Renewed:
     """
 
     def __init__(self, make: Callable[[], ssl.SSLContext],
-                 paths: Iterable[str], unusable: prometheus_client.Gauge):
+                 paths: Iterable[str | None],
+                 unusable: prometheus_client.Gauge):
         self._make = make
         self._paths = [path for path in paths if path]
         self._unusable = unusable
@@ -73,58 +75,34 @@ def _stamp(path: str) -> Stamp:
     return found.st_ino, found.st_ctime_ns, found.st_size
 
 
-def of_server(options: Any, counts: metrics.Metrics) -> Renewed | None:
-    """Make the stream server's TLS context; None without a certificate.
+def of(options: Any, end: Literal['server', 'client'],
+       counts: metrics.Metrics) -> Renewed | None:
+    """Make the TLS context of the stream server, or of this process towards
+    the leader; None without a certificate. Both show the same one.
 
     :param options: options of the section ``distributor``.
     :raises virtco.exception.ConfigInvalid: for a file that cannot be used.
     """
+    authorities = 'client_ca_file' if end == 'server' else 'ca_file'
+    ca_file = getattr(options, authorities) or None
+
     def make() -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        if options.client_ca_file:
-            context.load_verify_locations(options.client_ca_file)
-            context.verify_mode = ssl.CERT_REQUIRED
-        return context
-
-    return _with_pair(options, 'client_ca_file', make,
-                      counts.unusable_certificates.labels('server'))
-
-
-def of_client(options: Any, counts: metrics.Metrics) -> Renewed | None:
-    """Make this process's TLS context towards the leader; None without a
-    certificate.
-
-    :param options: options of the section ``distributor``: a process has one
-        pair.
-    :raises virtco.exception.ConfigInvalid: for a file that cannot be used.
-    """
-    def make() -> ssl.SSLContext:
-        context = ssl.create_default_context(cafile=options.ca_file or None)
-        context.hostname_checks_common_name = False
-        return context
-
-    return _with_pair(options, 'ca_file', make,
-                      counts.unusable_certificates.labels('client'))
-
-
-def _with_pair(options: Any, authorities: str,
-               make: Callable[[], ssl.SSLContext],
-               unusable: prometheus_client.Gauge) -> Renewed | None:
-    """Add this process's certificate to the contexts that are made.
-
-    :param authorities: option whose file ``make`` reads.
-    """
-    def make_with_pair() -> ssl.SSLContext:
-        context = make()
+        if end == 'client':
+            context = ssl.create_default_context(cafile=ca_file)
+            context.hostname_checks_common_name = False
+        else:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            if ca_file:
+                context.load_verify_locations(ca_file)
+                context.verify_mode = ssl.CERT_REQUIRED
         context.load_cert_chain(options.cert_file, options.key_file or None)
         return context
 
     if not options.cert_file:
         return None
     try:
-        return Renewed(make_with_pair, (
-            options.cert_file, options.key_file,
-            getattr(options, authorities)), unusable)
+        return Renewed(make, (options.cert_file, options.key_file, ca_file),
+                       counts.unusable_certificates.labels(end))
     except OSError as error:
         raise exception.ConfigInvalid(
             why=f'[distributor] cert_file, key_file or {authorities}: '

@@ -214,7 +214,7 @@ def open_server(conf: cfg.ConfigOpts, doors: server.Doors,
 
     :raises virtco.exception.ConfigInvalid: for files that are no good.
     """
-    tls = certificates.of_server(conf.distributor, counts)
+    tls = certificates.of(conf.distributor, 'server', counts)
     try:
         found = server.Server(conf, doors, counts, tls)
     except OSError as error:

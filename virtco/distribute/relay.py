@@ -67,8 +67,8 @@ class Relay:
         self._server = found
         self._leader.start()
         self._upstream = upstream.Upstream(
-            self._leader, certificates.of_client(self._conf.distributor,
-                                                 self.metrics),
+            self._leader, certificates.of(
+                self._conf.distributor, 'client', self.metrics),
             upstream.Doors(self._replay, found.seats, self._took),
             found.loop)
         found.beside.append(self._upstream.keep_connected)

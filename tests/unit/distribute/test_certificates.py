@@ -39,8 +39,8 @@ class Site:
             client_ca_file=str(authority.path), ca_file=str(authority.path))
         self.counts = metrics.Metrics()
         self.ends = {
-            'server': certificates.of_server(self.options, self.counts),
-            'client': certificates.of_client(self.options, self.counts)}
+            'server': certificates.of(self.options, 'server', self.counts),
+            'client': certificates.of(self.options, 'client', self.counts)}
 
     def write(self, pair):
         self.cert.write_text(pair[0])
@@ -126,7 +126,7 @@ def test_authorities_are_read_again(site, tmp_path, pairs):
     mine = tmp_path / 'mine.pem'
     mine.write_text(other.path.read_text())
     site.options.client_ca_file = str(mine)
-    site.ends['server'] = certificates.of_server(site.options, site.counts)
+    site.ends['server'] = certificates.of(site.options, 'server', site.counts)
     near, far = socket.socketpair()
     errors = []
 
@@ -164,12 +164,12 @@ def test_a_common_name_is_no_name_of_the_leader(site, authority):
 
 def test_no_certificate_no_tls(site):
     site.options.cert_file = ''
-    for make in (certificates.of_server, certificates.of_client):
-        assert make(site.options, site.counts) is None
+    for end in ('server', 'client'):
+        assert certificates.of(site.options, end, site.counts) is None
 
 
 def test_the_first_pair_must_be_good(site):
     site.cert.write_text('no certificate')
-    for make in (certificates.of_server, certificates.of_client):
+    for end in ('server', 'client'):
         with pytest.raises(exception.ConfigInvalid, match='cert_file'):
-            make(site.options, site.counts)
+            certificates.of(site.options, end, site.counts)

@@ -375,7 +375,7 @@ def test_by_which_files_the_leader_is_trusted():
     conf = stored.conf()
     conf.set_override('cert_file', '/proc/nowhere', 'distributor')
     with pytest.raises(exception.ConfigInvalid, match='cert_file'):
-        certificates.of_client(conf.distributor, metrics.Metrics())
+        certificates.of(conf.distributor, 'client', metrics.Metrics())
 
 
 # Over loopback.
