@@ -4,7 +4,6 @@
 
 import collections
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import math
@@ -42,7 +41,8 @@ class Neutron:
             or has no QoS.
         """
         found = {policy['id']: _limits_bps(policy['rules'])
-                 for policy in self._list('qos/policies')}
+                 for policy in nova.listed(self._adapter,
+                                           '/v2.0/qos/policies', 'policies')}
         return {uuid: limits_bps for uuid, limits_bps in found.items()
                 if any(limits_bps)}
 
@@ -63,28 +63,16 @@ class Neutron:
         of_vm = collections.defaultdict(list)
         for start in range(0, max(1, len(only)), _VMS_AT_ONCE):
             some = only[start:start + _VMS_AT_ONCE]
-            for port in self._list('ports', project_id=project_id,
-                                   fields=_FIELDS,
-                                   **({'device_id': some} if some else {})):
+            which: dict[str, Any] = {'device_id': some} if some else {}
+            for port in nova.listed(
+                    self._adapter, '/v2.0/ports', 'ports', fields=_FIELDS,
+                    project_id=project_id, **which):
                 of_vm[port['device_id']].append(policies_bps.get(
                     port.get('qos_policy_id')
                     or port.get('qos_network_policy_id') or '', UNLIMITED))
         return {vm: found for vm, ports in of_vm.items()
                 if any(found := (_total(egress for egress, _ in ports),
                                  _total(ingress for _, ingress in ports)))}
-
-    def _list(self, path: str, **wanted: Any) -> Iterator[dict[str, Any]]:
-        """Yield the entries of all pages of a list."""
-        name = path.rpartition('/')[2]
-        while True:
-            response = self._adapter.get(f'/v2.0/{path}', params=wanted)
-            response.raise_for_status()
-            page = response.json()
-            yield from page[name]
-            if not any(link['rel'] == 'next'
-                       for link in page.get(f'{name}_links', ())):
-                return
-            wanted['marker'] = page[name][-1]['id']
 
 
 def _limits_bps(rules: list[dict[str, Any]]) -> Limits:

@@ -95,18 +95,15 @@ class Nova:
 
         :raises virtco.exception.NovaUnavailable:
         """
-        for page in self._pages('servers', project_id=project_id):
-            with translated():
-                servers = [_server(body) for body in page]
-            yield from servers
+        with translated():
+            yield from map(_server, self._servers(project_id=project_id))
 
     def all_servers(self) -> Iterator[dict[str, Any]]:
         """Yield all servers of the cloud in the form of Nova 2.100.
 
         :raises virtco.exception.NovaUnavailable:
         """
-        for page in self._pages('servers', HINTS_VERSION):
-            yield from page
+        return self._servers(HINTS_VERSION)
 
     def set_metadata(self, uuid: str, values: Mapping[str, str]) -> bool:
         """Add metadata to a server; one that is gone does not matter.
@@ -153,31 +150,15 @@ class Nova:
         :raises virtco.exception.NovaUnavailable:
         """
         with translated():
-            return {one['id']: one['service']['host']
-                    for page in self._pages('os-hypervisors', '2.53')
-                    for one in page
-                    if (one['state'], one['status']) == ('up', 'enabled')}
+            return {one['id']: one['service']['host'] for one in listed(
+                self._adapter, '/os-hypervisors/detail', 'hypervisors',
+                '2.53', limit=PAGE)
+                if (one['state'], one['status']) == ('up', 'enabled')}
 
-    def _pages(self, path: str, version: str | None = None, **wanted: str
-               ) -> Iterator[list[dict[str, Any]]]:
-        name = path.removeprefix('os-')
-        params = {'limit': PAGE, **wanted}
-        if name == 'servers':
-            params['all_tenants'] = '1'
-        while True:
-            with translated():
-                response = self._adapter.get(
-                    f'/{path}/detail', microversion=version, params=params)
-                if response.status_code == 406:
-                    raise exception.NovaUnavailable(
-                        why=f'it has no microversion {version}')
-                response.raise_for_status()
-                page = response.json()
-                yield page[name]
-                # Nova shortens pages to its own limit: only a link tells.
-                if not page[name] or not page.get(f'{name}_links'):
-                    return
-                params['marker'] = page[name][-1]['id']
+    def _servers(self, version: str | None = None, **wanted: str
+                 ) -> Iterator[dict[str, Any]]:
+        return listed(self._adapter, '/servers/detail', 'servers', version,
+                      limit=PAGE, all_tenants='1', **wanted)
 
 
 @contextlib.contextmanager
@@ -189,6 +170,31 @@ def translated() -> Iterator[None]:
             LookupError, AttributeError) as error:
         raise exception.NovaUnavailable(
             why=f'{type(error).__name__}: {str(error)[:200]}') from error
+
+
+def listed(service: adapter.Adapter, path: str, name: str,
+           version: str | None = None, **wanted: Any
+           ) -> Iterator[dict[str, Any]]:
+    """Yield the entries of all pages of a service's list.
+
+    :param name: name of the list in its answers.
+    :raises virtco.exception.NovaUnavailable:
+    """
+    while True:
+        with translated():
+            response = service.get(path, microversion=version, params=wanted)
+            if response.status_code == 406:
+                raise exception.NovaUnavailable(
+                    why=f'it has no microversion {version}')
+            response.raise_for_status()
+            page = response.json()
+            yield from page[name]
+            # Services shorten pages to their own limit: only a link tells.
+            if not page[name] or not any(
+                    link['rel'] == 'next'
+                    for link in page.get(f'{name}_links', ())):
+                return
+            wanted['marker'] = page[name][-1]['id']
 
 
 def _server(body: dict[str, Any]) -> Server:

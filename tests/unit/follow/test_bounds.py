@@ -17,6 +17,7 @@ from virtco.follow import nova
 from virtco.model import states
 
 api = test_nova.api
+NEXT = [{'rel': 'next', 'href': 'x'}]
 
 
 @pytest.mark.parametrize(('length', 'cut'), [(500, 500), (501, 500)])
@@ -190,15 +191,15 @@ def test_all_servers_of_all_pages(api):
         f'u{i}' for i in range(7)]
     assert api.asked.count('/servers/detail') == 3
     api.answers['/servers/detail'] = (200, {'servers': [],
-                                            'servers_links': [{}]})
+                                            'servers_links': NEXT})
     assert list(found.all_servers()) == list(found.servers('p')) == []
 
 
 @pytest.mark.parametrize(('pages', 'n_asked'), [
     ([{'hypervisors': [hypervisor(1), hypervisor(2)],
-       'hypervisors_links': [{}]}, {'hypervisors': [hypervisor(3)]}], 2),
-    ([{'hypervisors': [hypervisor(1)], 'hypervisors_links': [{}]},
-      {'hypervisors': [], 'hypervisors_links': [{}]}], 2),
+       'hypervisors_links': NEXT}, {'hypervisors': [hypervisor(3)]}], 2),
+    ([{'hypervisors': [hypervisor(1)], 'hypervisors_links': NEXT},
+      {'hypervisors': [], 'hypervisors_links': NEXT}], 2),
     ([{'hypervisors': []}], 1)])
 def test_hypervisors_of_all_pages(api, pages, n_asked):
     """Only a link tells that there are more."""
