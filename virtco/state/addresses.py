@@ -19,21 +19,15 @@ class Addresses:
     A host that reads its ports from Open vSwitch reports no addresses; those
     that Nova told count there.
 
-    :ivar of_vm: host, IP addresses and caps; see
-        :data:`virtco.state.inflight.Addresses`.
+    :ivar of_vm: host, IP addresses and caps (egress, ingress) in bit/s, by VM.
     """
 
     def __init__(self) -> None:
-        self._of_vm: dict[str, _Known] = {}
+        self.of_vm: dict[str, _Known] = {}
         self._reported: dict[str, _Known] = {}
         self._told: Mapping[str, tuple[str, ...]] = {}
         self._vms: dict[str, Set[str]] = {}
         self._with: dict[str, set[str]] = {}
-
-    @property
-    def of_vm(self) -> Mapping[str, _Known]:
-        """Host, IP addresses and caps (egress, ingress) in bit/s, by VM."""
-        return self._of_vm
 
     def vm_at(self, ip: str) -> str | None:
         """Return the only VM with the address; None if tenants share it."""
@@ -79,9 +73,9 @@ class Addresses:
         known = self._reported.get(vm)
         if known is not None and not known[1]:
             known = known[0], self._told.get(vm, ()), known[2]
-        before = self._of_vm.pop(vm, None)
+        before = self.of_vm.pop(vm, None)
         if known is not None:
-            self._of_vm[vm] = known
+            self.of_vm[vm] = known
         if known == before:
             return False
         for ip in before[1] if before is not None else ():

@@ -45,15 +45,20 @@ def find_owners(coflows: Iterable[inflight.Tracked],
     """
     owners: dict[Key, Owner] = {}
     for tracked in coflows:
-        for i in tracked.route.crossing.tolist():
-            src_vm, dst_vm = tracked.vms(i)
-            for src_ip, dst_ip in itertools.product(
-                    addresses.get(src_vm, ('', ()))[1],
-                    addresses.get(dst_vm, ('', ()))[1]):
-                owners.setdefault((src_vm, src_ip, dst_ip,
-                                   tracked.model.dst_port or 0),
-                                  Owner(tracked, i))
+        for flow in tracked.route.crossing.tolist():
+            for key in _keys(tracked, flow, addresses):
+                owners.setdefault(key, Owner(tracked, flow))
     return owners
+
+
+def _keys(tracked: inflight.Tracked, flow: int,
+          addresses: inflight.Addresses) -> Iterator[Key]:
+    """Yield the keys of a flow's counters, one for each pair of addresses."""
+    src_vm, dst_vm = tracked.vms(flow)
+    for src_ip, dst_ip in itertools.product(
+            addresses.get(src_vm, ('', ()))[1],
+            addresses.get(dst_vm, ('', ()))[1]):
+        yield src_vm, src_ip, dst_ip, tracked.model.dst_port or 0
 
 
 class PairCounters:
@@ -110,11 +115,8 @@ def shares(seen: Mapping[Key, float], tracked: inflight.Tracked,
         where there are any, else by what the flows have left.
     """
     counted = np.array([math.fsum(
-        seen.get((src_vm, src_ip, dst_ip, tracked.model.dst_port or 0), 0.0)
-        for src_ip, dst_ip in itertools.product(
-            addresses.get(src_vm, ('', ()))[1],
-            addresses.get(dst_vm, ('', ()))[1]))
-        for src_vm, dst_vm in map(tracked.vms, flows)])
+        seen.get(key, 0.0) for key in _keys(tracked, flow, addresses))
+        for flow in flows])
     for weights in (counted, tracked.counting.remaining_bytes()[flows],
                     np.ones(len(counted))):
         total = weights.sum()
