@@ -267,7 +267,7 @@ def renew_promises(snapshot: known.Snapshot,
         and not coflow.is_resting and (
             coflow.live.is_promised or coflow.is_busy(
                 snapshot.now_s, snapshot.options.quiet_s))),
-        key=_promised_first)
+        key=lambda coflow: (not coflow.is_promised, coflow.deadline_s))
     n_promised = sum(coflow.is_promised for coflow in wanting)
     ports = snapshot.ports
     claims = deadlines.no_claims(len(ports.cap_bps))
@@ -283,7 +283,3 @@ def renew_promises(snapshot: known.Snapshot,
         claims.left_s - LEAD_S, claims.left_s / 2)), snapshot.now_s)
     return (early if early.is_whole
             else deadlines.renew(claims, snapshot.now_s, before))
-
-
-def _promised_first(coflow: live.LiveCoflow) -> tuple[bool, float]:
-    return not coflow.is_promised, coflow.deadline_s

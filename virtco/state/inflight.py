@@ -209,9 +209,9 @@ class Tracked:
             src_host, dst_host = route.pairs[route.pair_of[i]]
             flows.append(coflow_table.VmFlow(
                 src_vm=src_vm, src_host=src_host,
-                src_ips=_ips(addresses, src_vm),
+                src_ips=addresses.get(src_vm, ('', ()))[1],
                 dst_host=dst_host,
-                dst_ips=_ips(addresses, dst_vm)))
+                dst_ips=addresses.get(dst_vm, ('', ()))[1]))
         return coflow_table.TableCoflow.from_flows(
             self.coflow_id, self.name, flows, self.model.dst_port,
             route.pairs)
@@ -449,7 +449,3 @@ class Tracked:
         """
         return max(self.moved_s or 0.0, self.arrival_s or 0.0,
                    self.watched_since_s or 0.0)
-
-
-def _ips(addresses: Addresses, vm: str) -> tuple[str, ...]:
-    return addresses[vm][1] if vm in addresses else ()

@@ -66,7 +66,10 @@ class Layout:
         entries: dict[str, coflow_table.Entries] = {}
         taken = minors.taken if minors is not None else {}
         for coflow in senders:
-            children = _children(coflow, host, taken)
+            children = {
+                peer: taken[key] for peer in coflow.places[host]
+                if (key := coflow_table.destination_key(
+                    coflow.coflow_id, peer)) in taken}
             if minors is None:
                 entries[coflow.coflow_id] = coflow.entries(
                     host, dict.fromkeys(coflow.places[host],
@@ -103,14 +106,6 @@ class Layout:
         for coflow in self.receivers:
             found |= coflow.received().get(self.host, {})
         return found
-
-
-def _children(coflow: coflow_table.TableCoflow, host: str,
-              taken: Mapping[str, int]) -> dict[str, int]:
-    """Return the class number of each destination host that has one."""
-    return {peer: taken[key] for peer in coflow.places[host]
-            if (key := coflow_table.destination_key(coflow.coflow_id, peer))
-            in taken}
 
 
 def _rivals(entries: Mapping[str, coflow_table.Entries]
