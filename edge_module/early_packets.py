@@ -12,6 +12,7 @@ at the idle rate owes tokens for a minute: only the leaf's parent becomes
 faster at once.
 """
 
+import collections
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Mapping
@@ -30,13 +31,14 @@ Read = Callable[[], Mapping[int, wire.ClassStats]]
 class EarlyPackets:
     """Queues of ports with packets of flows that have a class now.
 
-    :ivar rate_bps: sum of the rates of these flows; 0 without such queues.
-    :ivar limits_bps: the same of those towards a limited host, by its slot.
+    :ivar rates_bps: rates of these flows by the minor of the class that is
+        faster meanwhile: all unmanaged traffic's, and that towards a host with
+        a limit. Empty without such queues.
     """
 
     def __init__(self) -> None:
-        self.rate_bps = 0.0
-        self.limits_bps: dict[int, float] = {}
+        self.rates_bps: collections.defaultdict[int, float] = (
+            collections.defaultdict(float))
         # Sent bytes by minor, after which the early packets are gone.
         self._last_bytes: dict[int, int] = {}
         self._until_s = 0.0
@@ -69,20 +71,18 @@ class EarlyPackets:
                  } if policy.unmanaged is not None else {}
         stats = read()
         own, seats = minors.of_ports(ports), minors.seats(ports)
-        begun, limited = set(), set()
+        begun = set()
         for ifindex, minor in new:
             # Packets that wait towards other hosts are none of this flow.
             slot = slots.get(targets[minor][0])
             if self._waits(own[ifindex], stats):
-                begun.add(minor)
+                begun.add((minors.UNMANAGED, minor))
             if slot is not None and self._waits(
                     minors.of_limited(slot, seats[ifindex]), stats):
-                begun.add(minor)
-                limited.add((slot, minor))
-        self.rate_bps += sum(targets[minor][1] for minor in begun)
-        for slot, minor in limited:
-            self.limits_bps[slot] = (self.limits_bps.get(slot, 0.0)
-                                     + targets[minor][1])
+                begun |= {(minors.UNMANAGED, minor),
+                          (minors.of_limit(slot), minor)}
+        for faster, minor in begun:
+            self.rates_bps[faster] += targets[minor][1]
         if begun:
             self._until_s = now_s + MOST_S
         return bool(begun)
@@ -106,5 +106,6 @@ class EarlyPackets:
             if any(minor in stats and stats[minor].sent_bytes < last_bytes
                    for minor, last_bytes in self._last_bytes.items()):
                 return False
-        self._last_bytes, self.limits_bps, self.rate_bps = {}, {}, 0.0
+        self._last_bytes = {}
+        self.rates_bps.clear()
         return True

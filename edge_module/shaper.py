@@ -109,8 +109,8 @@ class Shaper:
                   if self.is_further else self.policy)
         return shape.build_tree(
             policy, self.link_bps, settings, self.n_past,
-            self.ifindexes(), self._turns.turns, self._early.rate_bps,
-            self._early.limits_bps, self._made, self.uplink.queues_bps)
+            self.ifindexes(), self._turns.turns, self._early.rates_bps,
+            self._made, self.uplink.queues_bps)
 
     def ifindexes(self) -> list[int]:
         """Return the ifindex of each port that is here."""
@@ -264,7 +264,7 @@ class Shaper:
     def is_waiting(self) -> bool:
         """Whether :meth:`sync` has something to do later."""
         return self.conflict is None and (
-            self.tree.is_waiting or bool(self._early.rate_bps))
+            self.tree.is_waiting or bool(self._early.rates_bps))
 
     def _collect(self, now_s: float) -> None:
         """Make the steps that had to wait and are due now.

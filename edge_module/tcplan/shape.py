@@ -134,7 +134,7 @@ def _limit_classes(unmanaged: edge_policy.Unmanaged, factor: float,
     """Yield a class per limited destination, and its child of each port.
 
     :param factor: factor by which the limits are multiplied.
-    :param early_bps: rate that is added to them then, by slot.
+    :param early_bps: rate that is added to them then, by minor.
     """
     parent = base[minors.UNMANAGED]
     slots = {0: unmanaged.others_bps,
@@ -142,7 +142,8 @@ def _limit_classes(unmanaged: edge_policy.Unmanaged, factor: float,
     for slot, rate_bps in slots.items():
         usual_bps = model.whole_bps(min(factor * rate_bps, parent.ceil_bps))
         ceil_bps = model.whole_bps(min(
-            usual_bps + early_bps.get(slot, 0.0), parent.ceil_bps))
+            usual_bps + early_bps.get(minors.of_limit(slot), 0.0),
+            parent.ceil_bps))
         yield dataclasses.replace(
             parent, minor=minors.of_limit(slot), parent=minors.UNMANAGED,
             rate_bps=model.IDLE_RATE_BPS, ceil_bps=ceil_bps)
@@ -179,9 +180,7 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
                settings: model.TreeSettings = model.TreeSettings(),
                n_past: int = 0, ports: Iterable[int] = (),
                turns: Mapping[int, float] = types.MappingProxyType({}),
-               early_bps: float = 0.0,
-               early_limits_bps: Mapping[int, float] = (
-                   types.MappingProxyType({})),
+               early_bps: Mapping[int, float] = types.MappingProxyType({}),
                made: Made | None = None, queues_bps: float = 0.0
                ) -> model.Tree:
     """Return the tree that enforces a policy on a link.
@@ -200,8 +199,7 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
     :param turns: part of a whole turn, by minor of a port's class; see
         :mod:`edge_module.tcplan.turns`.
     :param early_bps: rate at which packets of coflows leave the queues of
-        unmanaged traffic; see :mod:`edge_module.early_packets`.
-    :param early_limits_bps: rate that early packets add to limits, by slot.
+        unmanaged traffic, by minor; see :mod:`edge_module.early_packets`.
     :param made: cache of the tree before; it is updated.
     :param queues_bps: rate guaranteed to queues of other programs.
     """
@@ -220,13 +218,13 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
                 policy.unmanaged, 2.0 ** n_past,
                 model.whole_bps(policy.default_rate_bps),
                 base, settings, minors.seats(ports).values(),
-                early_limits_bps):
+                early_bps):
             tree[item.minor] = item
-    if early_bps:
+    if minors.UNMANAGED in early_bps:
         unmanaged = tree[minors.UNMANAGED]
         tree[minors.UNMANAGED] = dataclasses.replace(
             unmanaged, rate_bps=model.whole_bps(min(
-                link_bps, unmanaged.rate_bps + early_bps)))
+                link_bps, unmanaged.rate_bps + early_bps[minors.UNMANAGED])))
     for minor in turns.keys() & tree.keys():
         tree[minor] = _with_turn(tree[minor], turns[minor], settings)
     classes = (_shared(policy.classes, link_bps) if n_past

@@ -66,17 +66,17 @@ def test_what_the_port_of_a_new_flow_queued_goes_at_its_coflows_rate(
         early, minor):
     early.wait(minor, backlog_bytes=3000, sent_bytes=500)
     assert early.find({OLD: 0x11, NEW: 0x12})
-    assert early.queues.rate_bps == 1.5e7
-    assert early.queues.limits_bps == ({3: 1.5e7} if minor == LIMITED else {})
+    assert early.queues.rates_bps == {minors.UNMANAGED: 1.5e7} | (
+        {minors.of_limit(3): 1.5e7} if minor == LIMITED else {})
     # Nothing more is new.
     assert not early.find({OLD: 0x11, NEW: 0x12})
-    assert early.queues.rate_bps == 1.5e7
+    assert early.queues.rates_bps[minors.UNMANAGED] == 1.5e7
     early.wait(minor, backlog_bytes=9000, sent_bytes=3499)
-    assert not early.are_sent() and early.queues.rate_bps == 1.5e7
+    assert not early.are_sent()
+    assert early.queues.rates_bps[minors.UNMANAGED] == 1.5e7
     # What came behind them does not count.
     early.wait(minor, backlog_bytes=9000, sent_bytes=3500)
-    assert early.are_sent() and early.queues.rate_bps == 0
-    assert early.queues.limits_bps == {}
+    assert early.are_sent() and early.queues.rates_bps == {}
     assert not early.are_sent()
 
 
@@ -88,19 +88,19 @@ def test_other_queues_do_not_matter(early, minor):
     early.wait(minor, backlog_bytes=3000)
     early.wait(OWN)
     assert not early.find({OLD: 0x11, NEW: 0x12})
-    assert early.queues.rate_bps == 0 and not early.are_sent()
+    assert early.queues.rates_bps == {} and not early.are_sent()
 
 
 def test_each_flow_counts_once_and_raises_the_limit_of_its_host(early):
     early.wait(OWN, backlog_bytes=3000)
     early.wait(LIMITED, backlog_bytes=1)
     assert early.find({NEW: 0x12, OTHER: 0x11})
-    assert early.queues.rate_bps == 3e7
-    assert early.queues.limits_bps == {3: 1.5e7}
+    assert early.queues.rates_bps == {
+        minors.UNMANAGED: 3e7, minors.of_limit(3): 1.5e7}
     third = classified.Entry(5, '10.0.0.1', '10.0.0.7')
     assert early.find({NEW: 0x12, OTHER: 0x11, third: 0x22})
-    assert early.queues.rate_bps == 3.25e7
-    assert early.queues.limits_bps == {3: 1.75e7}
+    assert early.queues.rates_bps == {
+        minors.UNMANAGED: 3.25e7, minors.of_limit(3): 1.75e7}
     early.wait(OWN, sent_bytes=3000)
     assert not early.are_sent()
     early.wait(LIMITED, sent_bytes=1)
@@ -124,7 +124,7 @@ def test_after_a_start_nothing_is_new():
     queues = early_packets.EarlyPackets()
     assert not queues.find(policy(), {NEW: 0x12}, PORTS,
                            lambda: {OWN: wire.ClassStats(0, 0, 3000)}, 1.0)
-    assert queues.rate_bps == 0
+    assert queues.rates_bps == {}
 
 
 def test_a_queue_is_served_for_a_second_at_most(early):
@@ -133,7 +133,7 @@ def test_a_queue_is_served_for_a_second_at_most(early):
     early.now_s += 0.999
     assert not early.are_sent()
     early.now_s += 0.001
-    assert early.are_sent() and early.queues.rate_bps == 0
+    assert early.are_sent() and early.queues.rates_bps == {}
 
 
 def test_a_class_that_is_gone_has_no_queue(early):

@@ -481,7 +481,8 @@ def test_early_packets_do_not_slow_coflows_down():
     wanted = policy([coflow(0x10, 60e6, (1, 1))])
     usual = shape.build_tree(wanted, LINK_BPS)
     for early_bps, most_bps in ((5e6, LINK_BPS), (2 * LINK_BPS, LINK_BPS)):
-        tree = shape.build_tree(wanted, LINK_BPS, early_bps=early_bps)
+        tree = shape.build_tree(wanted, LINK_BPS, early_bps={
+            minors.UNMANAGED: early_bps})
         raised = usual[minors.UNMANAGED]
         assert tree.pop(minors.UNMANAGED) == dataclasses.replace(
             raised, rate_bps=int(min(most_bps, raised.rate_bps + early_bps)))
@@ -494,13 +495,14 @@ def test_early_packets_raise_the_limit_of_their_host_alone():
         {1: 4e6, 2: 9e6}))
     usual = shape.build_tree(wanted, LINK_BPS, ports=[4])
     tree = shape.build_tree(wanted, LINK_BPS, ports=[4],
-                            early_limits_bps={1: 3e6, 7: 1e6})
+                            early_bps={minors.of_limit(1): 3e6,
+                                       minors.of_limit(7): 1e6})
     changed = {minors.of_limit(1), minors.of_limited(1, 4)}
     assert {minor for minor in tree if tree[minor] != usual[minor]} == changed
     for minor in changed:
         assert tree[minor] == dataclasses.replace(usual[minor], ceil_bps=7e6)
     most = shape.build_tree(wanted, LINK_BPS, ports=[4],
-                            early_limits_bps={1: 2 * LINK_BPS})
+                            early_bps={minors.of_limit(1): 2 * LINK_BPS})
     assert most[minors.of_limit(1)].ceil_bps == LINK_BPS
 
 
