@@ -171,19 +171,18 @@ class Enforcer(shaper.Shaper):
         dev = self.uplink.dev
         # Classification first: a packet whose class is gone would still be
         # shaped, by the default class.
-        parts: list[tuple[str, Callable[[], bool]]] = [
-            (f'{self.classifier.name} classification',
-             self.classifier.remove),
-            ('rates of virtual functions', self.functions.remove),
-            *((f'htb of {one.uplink.dev}', one.uplink.delete_root)
-              for one in self.uplinks),
-            (f'redirection of what {dev} receives',
-             functools.partial(edge_receiver.remove, dev))]
-        parts += [(f'agreement about {one.uplink.dev}', one.guard.remove)
-                  for one in self.uplinks if one.guard is not None]
+        parts: dict[str, Callable[[], bool]] = {
+            f'{self.classifier.name} classification': self.classifier.remove,
+            'rates of virtual functions': self.functions.remove,
+            **{f'htb of {one.uplink.dev}': one.uplink.delete_root
+               for one in self.uplinks},
+            f'redirection of what {dev} receives': functools.partial(
+                edge_receiver.remove, dev),
+            **{f'agreement about {one.uplink.dev}': one.guard.remove
+               for one in self.uplinks if one.guard is not None}}
         removed = []
         with self.lock:
-            for what, remove in parts:
+            for what, remove in parts.items():
                 # A device that is gone has nothing left.
                 with contextlib.suppress(exception.NotFound):
                     if remove():
