@@ -82,16 +82,17 @@ class Breaker:
 
     def succeeded(self) -> bool:
         """Close the breaker; return True when it was open."""
-        with self._lock:
-            was_open = self._failed_at is not None
-            self._failed_at, self._trial = None, False
-            return was_open
+        return not self._set(None)
 
     def failed(self) -> bool:
         """Open the breaker; return True when it was closed."""
+        return self._set(self._clock())
+
+    def _set(self, failed_at: float | None) -> bool:
+        """Set the time of the failure; return True without one before."""
         with self._lock:
             was_closed = self._failed_at is None
-            self._failed_at, self._trial = self._clock(), False
+            self._failed_at, self._trial = failed_at, False
             return was_closed
 
     def undecided(self) -> None:
@@ -280,14 +281,13 @@ class PlanClient:
         try:
             answer: dict[str, Any] = json.loads(content)
             hosts = answer['hosts']
-            ok = (answer['status'] in ('planned', 'neutral', 'ignored')
-                  and isinstance(answer.get('why', ''), str)
-                  and isinstance(hosts, list)
-                  and all(isinstance(entry['host'], str) for entry in hosts)
-                  and isinstance(answer.get('rows', {}), dict))
+            if (answer['status'] in ('planned', 'neutral', 'ignored')
+                    and isinstance(answer.get('why', ''), str)
+                    and isinstance(hosts, list)
+                    and all(isinstance(one['host'], str) for one in hosts)
+                    and isinstance(answer.get('rows', {}), dict)):
+                return answer
         except (ValueError, TypeError, KeyError, RecursionError):
-            ok = False
-        if not ok:
-            raise connection.Refused(
-                url=self._link.url, why=f'not an answer: {content[:80]!r}')
-        return answer
+            pass
+        raise connection.Refused(
+            url=self._link.url, why=f'not an answer: {content[:80]!r}')
