@@ -87,6 +87,10 @@ def tries(directory):
     yield 'a rate of a port that there is not', lambda: _tc(
         operations.SetRate(vf_rates.Step('set', vf_rates.Name(
             'pci', '0000:03:00.0', 1), 1, 1)))
+    for ifindex in uplink, other:  # of the uplink where it is not asked for
+        yield f'a rate of a function at {ifindex}', lambda ifindex=ifindex: (
+            _tc(operations.SetRate(vf_rates.Step('set', vf_rates.Name(
+                vf_rates.CARD, str(ifindex), 1), 1, 1))))
     yield 'filters of the uplink', lambda: _tc(
         operations.DeletePair(uplink, 0x80000800, 1 << 16))
     # All of the kernel's messages that no operation builds.
