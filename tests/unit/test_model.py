@@ -169,9 +169,7 @@ def test_the_gap_of_a_plan_in_the_making(objective_s, bound_s, gap):
     assert snapshot.Progress('s', 1.0, objective_s, bound_s, ()).gap == gap
 
 
-def test_methods_and_defaults():
-    assert snapshot.Method.of_record('min-cut') is snapshot.Method.MIN_CUT
-    assert snapshot.Method.of_record('odd') is snapshot.Method.OTHER
+def test_defaults_of_problems_and_plans():
     group = snapshot.ServerGroup(snapshot.GroupPolicy.AFFINITY, ())
     assert group.max_per_host == 1
     assert not snapshot.PlacementProblem((), (), ()).hose_limits

@@ -24,7 +24,7 @@ _PLACEMENTS = _TABLES['placements'].c
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Planned:
-    """A member that has a host and no VM, and the plan of its group.
+    """A member that has a host and no VM there, and its group's plan.
 
     :ivar fingerprint: fingerprint of the last question about the instance.
     """

@@ -150,13 +150,8 @@ class Method(enum.StrEnum):
     #: leave.
     ISOLATED = 'isolated'
     VIRTCO_PRINTED = 'virtco-printed'
-    #: A method of the laboratory, or in a record of another version.
+    #: A method of the laboratory.
     OTHER = 'other'
-
-    @classmethod
-    def of_record(cls, text: str) -> 'Method':
-        """Return the method that a stored record names."""
-        return cls(text) if text in set(cls) else cls.OTHER
 
 
 class Relaxed(enum.StrEnum):

@@ -51,17 +51,15 @@ class Commit:
         view, session = self._view, self._session
         # The generation's row serialises the commits. It is written first:
         # only reads after it see the commits of others.
-        if not view.stays:
-            self._advance()
-            self._check_room()
+        self._advance()
+        self._check_room()
         self._check_promise()
         if view.is_new:
             self._insert()
         self._reads.note(session, self._request, view.notes,
                          view.group.name, view.group.id)
         if view.is_advice:
-            if not view.stays:
-                self._advise()
+            self._advise()
         elif not view.is_new:
             self._update()
 
@@ -156,12 +154,11 @@ class Commit:
 
     def _drop_plans(self) -> None:
         """Free the members without a VM that this plan leaves out."""
-        for member in self._view.members:
-            if (member.state == states.MemberState.PLANNED
-                    and member.row_index not in self._placed):
-                self._session.execute(_vacant(member).values(
-                    state=states.MemberState.VACANT, host=None,
-                    expires_at=None))
+        self._session.execute(sa.update(models.Member).where(
+            models.Member.group_id == self._view.group.id,
+            models.Member.state == states.MemberState.PLANNED,
+            models.Member.row_index.not_in(self._placed)).values(
+                state=states.MemberState.VACANT, host=None, expires_at=None))
 
     def _booked_on(self, host: str) -> dict[str, float | None]:
         """Return the booking columns: when, and the room left on the host."""

@@ -43,7 +43,6 @@ class View:
 
     :ivar member: member that the instance is, or becomes.
     :ivar free: offered host -> what may be booked there.
-    :ivar stays: the instance keeps the host that was reserved for it.
     :ivar is_new: the group does not exist yet.
     :ivar matrices: matrices of the live coflows.
     :ivar keeps_matrix: the group's are those of the hint.
@@ -62,7 +61,6 @@ class View:
     coflows: list[models.Coflow]
     member: models.Member
     free: dict[str, booking.Vector]
-    stays: bool
     is_new: bool
     matrices: tuple[coflow_model.Coflow, ...]
     keeps_matrix: bool
@@ -82,15 +80,15 @@ class View:
 
     def beside(self) -> bookings.Beside:
         """Name the bookings that this answer replaces; they do not count."""
-        keeps_row = self.is_advice and not self.stays
         return bookings.Beside(
-            self.group.id, -1 if keeps_row else self.member.row_index,
+            self.group.id, -1 if self.is_advice else self.member.row_index,
             not self.is_advice, self.member.instance_uuid or '')
 
     def planned(self) -> db_members.Planned | None:
-        """Return the member if a host is planned for it."""
+        """Return the member if it has a host and is not running there yet."""
         group, member = self.group, self.member
-        if member.state != states.MemberState.PLANNED or member.host is None:
+        if member.host is None or member.state not in (
+                states.MemberState.PLANNED, states.MemberState.RESERVED):
             return None
         return db_members.Planned(
             group.id, group.name, member.row_index, member.state,
@@ -133,9 +131,11 @@ class Reader:
             members = db_groups.members(session, group.id)
             coflows = db_groups.coflows(session, group.id)
             decoded = [codec.decode_coflow(coflow) for coflow in coflows]
-            notes += _differences(hint, [
-                matrix for matrix, coflow in zip(decoded, coflows)
-                if coflow.expires_at is None])
+            if hint.coflows and hint.coflows != tuple(
+                    matrix for matrix, coflow in zip(decoded, coflows)
+                    if coflow.expires_at is None):
+                notes.append(('matrix_differs',
+                              'the group keeps the matrix it began with'))
             matrices = tuple(
                 matrix for matrix, coflow in zip(decoded, coflows)
                 if coflow.is_live)
@@ -274,11 +274,3 @@ def _choose_row(members: Sequence[models.Member],
     raise exception.HintInvalid(
         field=hints.COFLOW, value=repr(hint.coflow_name),
         limit=f'a group with a free row; all {n_vms} have a VM')
-
-
-def _differences(hint: hints.Hint, coflows: Sequence[coflow_model.Coflow]
-                 ) -> list[tuple[str, str]]:
-    """Return a note if a hint brings another matrix than the group has."""
-    if not hint.coflows or tuple(coflows) == hint.coflows:
-        return []
-    return [('matrix_differs', 'the group keeps the matrix it began with')]

@@ -22,6 +22,7 @@ from virtco.db import groups as db_groups
 from virtco.db import members as db_members
 from virtco.db import models
 from virtco.model import snapshot
+from virtco.model import states
 from virtco.objects import settings
 from virtco.place import answer as answers
 from virtco.place import commit
@@ -167,10 +168,12 @@ class Placer:
         """Make the instance a member whose host is planned.
 
         None where the host has no room for it: the plan was made for another
-        flavor, or others have come.
+        flavor, or others have come. A host that is reserved for the instance
+        stays its own.
         """
         request = question.request
-        if not bookings.ledger(
+        is_taken = planned.state == states.MemberState.RESERVED
+        if not is_taken and not bookings.ledger(
                 connection, self._clock(),
                 requests.free(request, {planned.host}), [planned.host],
                 bookings.Beside(planned.group_id, planned.index)).admits(
@@ -179,8 +182,9 @@ class Placer:
         answer = self._siblings.answer(
             request, planned, self._planning.allowed(
                 request, wishes, planned.host), notes)
-        db_members.take(connection, planned, commit.taken_by(
-            request, self._reader.expiry_s()))
+        if not is_taken:
+            db_members.take(connection, planned, commit.taken_by(
+                request, self._reader.expiry_s()))
         if request.server_group is not None:
             commit.join_server_group(connection, request, planned)
         self._remember(connection, question, answer)

@@ -64,8 +64,6 @@ class Planning:
         """
         with self._live.held():
             question = self._question(request, view)
-        if view.stays:
-            return self._as_planned(question, view)
         return self._solve(question, view, deadline)
 
     def allowed(self, request: wire.Placement, wish: hints.Wishes,
@@ -175,26 +173,6 @@ class Planning:
                   flavor.ingress_burst_bytes))
             for member, has_vm, flavor, caps_bps in zip(
                 view.members, running, given, caps))
-
-    def _as_planned(self, question: problem_builder.Question,
-                    view: membership.View) -> Solution:
-        """Build the problem with the present plan as its solution."""
-        problem, rows = problem_builder.build(question, keep_planned=True)
-        by_row = {m.row_index: m.host for m in view.members}
-        return problem, rows, self._plan_of(view.group, tuple(
-            by_row[row] or by_row[question.asked] or '' for row in rows))
-
-    def _plan_of(self, group: models.Group, hosts: tuple[str, ...]
-                 ) -> snapshot.Plan:
-        """Rebuild the group's plan as far as it is stored."""
-        return snapshot.Plan(
-            hosts=hosts, cct_s=units.number(group.cct_s),
-            coflow_cct_s=(), objective=snapshot.Objective(
-                self._settings['objective']),
-            objective_s=units.number(group.objective_s),
-            lower_bound_s=units.number(group.lower_bound_s),
-            gap=units.number(group.gap),
-            method=snapshot.Method.of_record(group.method))
 
     def _solve(self, question: problem_builder.Question,
                view: membership.View, deadline: deadlines.Deadline

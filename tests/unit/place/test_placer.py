@@ -70,7 +70,8 @@ def test_who_has_a_host_keeps_it_where_none_has_room(ask):
     first = ask.place(0)
     again = ask.place(0, hosts={first.host: (0.0, 0.0, 0.0)})
     assert (again.status, again.host) == ('planned', first.host)
-    assert again.hosts == []
+    assert (hosts_of(again), again.why) == ([first.host], 'as planned')
+    assert (again.cct_s, again.method) == (first.cct_s, first.method)
 
 
 def test_the_same_question_has_the_same_answer(ask):

@@ -13,7 +13,6 @@ from virtco import exception
 from virtco import hints as hint_reader
 from virtco.db import models
 from virtco.model import cluster
-from virtco.model import snapshot
 from virtco.model import states
 from virtco.place import deadline as deadlines
 from virtco.place import planning
@@ -135,38 +134,6 @@ def test_planned_siblings_stay_where_one_is_only_advised(ask):
     # For one that is to be placed they are planned anew.
     problem, rows, _plan = ask.solve(1, matrix=None)
     assert [vm.pinned for vm in problem.vms] == [first.host, None, None]
-
-
-def test_who_was_told_its_host_is_told_the_same(ask):
-    first = ask.place(0)
-    # Nothing is solved, so there need not be any time.
-    late = deadlines.Deadline(0)
-    problem, rows, plan = ask.solve(0, matrix=None, deadline=late)
-    assert plan.hosts == tuple(first.rows[str(row)] for row in rows)
-    assert (plan.cct_s, plan.lower_bound_s, plan.gap) == (
-        first.cct_s, first.lower_bound_s, first.gap)
-    assert plan.objective is snapshot.Objective.ONLINE
-    assert plan.method == first.method
-    assert [vm.pinned for vm in problem.vms] == [
-        None, first.rows['1'], first.rows['2']]
-    # Unless Nova does not offer it any more.
-    gone = [host for host in ('h0', 'h1', 'h2') if host != first.host]
-    with pytest.raises(exception.TooLate):
-        ask.solve(0, matrix=None, deadline=late, hosts=gone)
-    assert first.host not in ask.solve(0, matrix=None, hosts=gone)[2].hosts[:1]
-
-
-def test_a_plan_without_figures_is_not_known(ask):
-    first = ask.place(0)
-    with ask.database.writer() as session:
-        session.execute(sa.update(models.Group).values(
-            cct_s=None, objective_s=None, lower_bound_s=None, gap=None))
-    change(ask, 2, state=State.VACANT, host=None)
-    _problem, rows, plan = ask.solve(0, matrix=None)
-    assert (plan.cct_s, plan.objective_s, plan.lower_bound_s, plan.gap) == (
-        math.inf,) * 4
-    # One that is nowhere counts as where the asked one is.
-    assert dict(zip(rows, plan.hosts))[2] == first.host
 
 
 def test_only_what_is_left_is_planned_for(ask):
