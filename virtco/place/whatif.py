@@ -4,7 +4,6 @@
 
 from collections.abc import Callable
 from collections.abc import Mapping
-import dataclasses
 import time
 import zlib
 
@@ -16,7 +15,6 @@ from virtco import hint_matrix
 from virtco import hints
 from virtco.db import codec
 from virtco.model import cluster
-from virtco.model import coflow as coflow_model
 from virtco.model import snapshot
 from virtco.objects import new_groups
 from virtco.place import answer as answers
@@ -29,6 +27,7 @@ from virtco.solver import budget as budgets
 from virtco.solver import counterfactuals
 from virtco.solver import delays
 from virtco.solver import planner
+from virtco.solver import together
 from virtco.wire import placement as placements
 from virtco.wire import plan as wire
 
@@ -44,27 +43,23 @@ def build(conf: cfg.ConfigOpts, request: wire.PlanRequest,
           ) -> tuple[snapshot.PlacementProblem, list[tuple[str, int]]]:
     """Build one problem of all groups, and (group, row) of each VM."""
     limits = new_groups.limits_of(conf)
-    vms: list[cluster.Vm] = []
+    hosts = tuple(_host(entry, capacities) for entry in request.hosts or ())
+    problems: list[snapshot.PlacementProblem] = []
     labels: list[tuple[str, int]] = []
-    flows: list[tuple[coflow_model.Coflow, int]] = []
     for group in request.groups:
         coflows = hint_matrix.parse_matrix(group.tm, group.name, limits)
+        rows = range(coflows[0].n_vms)
         demand = requests.vector(group.flavor)
-        flows += [(coflow, len(vms)) for coflow in coflows]
-        for row in range(coflows[0].n_vms):
-            vms.append(cluster.Vm(f'{group.name}-{row}', demand))
-            labels.append((group.name, row))
-    if len(vms) > limits.max_vms:
-        raise exception.Invalid(field='groups', value=f'{len(vms)} VMs',
+        problems.append(snapshot.PlacementProblem(
+            hosts, tuple([cluster.Vm(f'{group.name}-{row}', demand)
+                          for row in rows]), coflows, tree,
+            loads if request.respect_active else (),
+            resources=problem_builder.RESOURCES))
+        labels += [(group.name, row) for row in rows]
+    if len(labels) > limits.max_vms:
+        raise exception.Invalid(field='groups', value=f'{len(labels)} VMs',
                                 limit=f'at most {limits.max_vms} VMs')
-    return snapshot.PlacementProblem(
-        hosts=tuple(_host(entry, capacities)
-                    for entry in request.hosts or ()),
-        vms=tuple(vms),
-        coflows=tuple(_shifted(coflow, by, len(vms), i)
-                      for i, (coflow, by) in enumerate(flows)),
-        tree=tree, active=loads if request.respect_active else (),
-        resources=problem_builder.RESOURCES), labels
+    return together.join(problems), labels
 
 
 def _host(entry: wire.GivenHost,
@@ -74,14 +69,6 @@ def _host(entry: wire.GivenHost,
         entry.host, requests.vector(entry.free),
         egress_bps if entry.egress_bps is None else entry.egress_bps,
         ingress_bps if entry.ingress_bps is None else entry.ingress_bps)
-
-
-def _shifted(coflow: coflow_model.Coflow, by: int, n_vms: int,
-             number: int) -> coflow_model.Coflow:
-    """Move a coflow's rows, so that several groups are one problem."""
-    return dataclasses.replace(
-        coflow.renumbered(n_vms, range(by, by + coflow.n_vms)),
-        name=f'{number}:{coflow.name}')
 
 
 def answer(conf: cfg.ConfigOpts, request: wire.PlanRequest,
@@ -120,7 +107,7 @@ def answer(conf: cfg.ConfigOpts, request: wire.PlanRequest,
     return wire.Plan(
         vms=[wire.Vm(group, row, host)
              for (group, row), host in zip(labels, plan.hosts)],
-        coflows=[wire.PlannedCoflow(coflow.name.partition(':')[2],
+        coflows=[wire.PlannedCoflow(coflow.name.partition('/')[2],
                                     finite(cct_s))
                  for coflow, cct_s in
                  zip(problem.coflows, plan.coflow_cct_s)],
