@@ -8,7 +8,10 @@ would fit.
 """
 
 from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import itertools
@@ -135,7 +138,8 @@ def _reason(problem: snapshot.PlacementProblem, one: _Asked,
             why: exception.PlacementInfeasible | None
             ) -> tuple[_Fitting, str]:
     """Count by first fit why a wish cannot be met."""
-    domains = _domains(problem, one.wish.level)
+    domains = _below(problem.tree, one.wish.level,
+                     [host.name for host in problem.hosts])
     if not domains:
         levels = sorted({one.level for one in problem.tree.subtrees})
         return _Fitting(0, '', 'topology'), (
@@ -152,14 +156,13 @@ def _reason(problem: snapshot.PlacementProblem, one: _Asked,
         + (f' ({why})' if found.limiting == 'constraints' else ''))
 
 
-def _domains(problem: snapshot.PlacementProblem, level: str
-             ) -> dict[str, list[cluster.Host]]:
-    """Group the hosts by the switch of a level above them."""
-    chains = problem.tree.chains()
-    found: dict[str, list[cluster.Host]] = {}
-    for host in problem.hosts:
-        leaf = problem.tree.leaf_of.get(host.name)
-        for one in chains[leaf] if leaf is not None else ():
+def _below(tree: cluster.Tree, level: str, hosts: Iterable[str]
+           ) -> dict[str, list[str]]:
+    """Group hosts by the switch of a level above them."""
+    chains = tree.chains()
+    found: dict[str, list[str]] = {}
+    for host in hosts:
+        for one in chains[tree.leaf_of[host]] if host in tree.leaf_of else ():
             if one.level == level:
                 found.setdefault(one.name, []).append(host)
     return found
@@ -168,14 +171,9 @@ def _domains(problem: snapshot.PlacementProblem, level: str
 def below_the_same(tree: cluster.Tree, level: str, host: str
                    ) -> frozenset[str]:
     """List the hosts below the same switch of a level as this one."""
-    chains = tree.chains()
-    leaf = tree.leaf_of.get(host)
-    names = {one.name for one in (chains[leaf] if leaf is not None else ())
-             if one.level == level}
-    leaves = {leaf for leaf, chain in chains.items()
-              if any(one.name in names for one in chain)}
-    return frozenset(name for name, leaf in tree.leaf_of.items()
-                     if leaf in leaves) | {host}
+    return frozenset([host]).union(*(
+        below for below in _below(tree, level, tree.leaf_of).values()
+        if host in below))
 
 
 def _movable(problem: snapshot.PlacementProblem) -> list[int]:
@@ -186,13 +184,14 @@ def _movable(problem: snapshot.PlacementProblem) -> list[int]:
 
 
 class _Room:
-    """Free resources on the hosts of a domain."""
+    """Free resources on some hosts."""
 
     def __init__(self, problem: snapshot.PlacementProblem,
-                 hosts: Sequence[cluster.Host]):
+                 hosts: Collection[str]):
         self._problem = problem
-        self.free = {host.name: list(host.free) for host in hosts
-                     if host.name not in problem.excluded_hosts}
+        self.free = {host.name: list(host.free) for host in problem.hosts
+                     if host.name in hosts
+                     and host.name not in problem.excluded_hosts}
 
     def take(self, vm: int) -> bool:
         """Put a VM onto the first host that has room for it."""
@@ -215,53 +214,56 @@ class _Room:
 
 
 def _below_one(problem: snapshot.PlacementProblem,
-               domains: dict[str, list[cluster.Host]]) -> _Fitting:
+               domains: Mapping[str, Collection[str]]) -> _Fitting:
     """Fill every switch, or the one below which most of the VMs run."""
-    pins = [vm.pinned for vm in problem.vms]
-    counts = {name: sum(pins.count(host.name) for host in hosts)
-              for name, hosts in domains.items()}
+    counts = _pinned(problem, domains)
     if any(counts.values()):
         order = [one.name for one in problem.tree.subtrees]
         home = max(counts, key=lambda name: (counts[name],
                                              order.index(name)))
         domains = {home: domains[home]}
-    found = []
-    for name, hosts in domains.items():
-        room = _Room(problem, hosts)
-        left = [vm for vm in _movable(problem) if not room.take(vm)]
-        found.append(_Fitting(
-            len(_movable(problem)) - len(left), name,
-            room.lacking(problem.vms[left[0]].demand) if left else ''))
-    return max(found, key=lambda one: one.count)
+    return max((_fit(problem, {name: hosts}, math.inf, name)
+                for name, hosts in domains.items()),
+               key=lambda one: one.count)
 
 
 def _below_all(problem: snapshot.PlacementProblem,
-               domains: dict[str, list[cluster.Host]], skew: int
-               ) -> _Fitting:
-    """Fill the switches in turn, the emptiest first, up to their share."""
-    movable = _movable(problem)
-    pins = [vm.pinned for vm in problem.vms]
+               domains: Mapping[str, Collection[str]], skew: int) -> _Fitting:
+    """Fill the switches that a VM may use up to their share."""
     names = frozenset().union(*(
         frozenset(host.name for host in problem.hosts)
         if problem.vms[i].allowed is None else problem.vms[i].allowed or ()
-        for i in movable)) - problem.excluded_hosts | {
-            pin for pin in pins if pin is not None}
-    usable = {name: _Room(problem, hosts) for name, hosts in domains.items()
-              if names.intersection(host.name for host in hosts)}
-    counts = {name: sum(pins.count(host.name) for host in domains[name])
-              for name in usable}
-    share = math.ceil(len(problem.vms) / max(1, len(usable))) + skew
+        for i in _movable(problem))) - problem.excluded_hosts | {
+            vm.pinned for vm in problem.vms if vm.pinned is not None}
+    usable = {name: hosts for name, hosts in domains.items()
+              if not names.isdisjoint(hosts)}
+    return _fit(problem, usable, skew + math.ceil(
+        len(problem.vms) / max(1, len(usable))))
+
+
+def _pinned(problem: snapshot.PlacementProblem,
+            domains: Mapping[str, Collection[str]]) -> dict[str, int]:
+    """Count the VMs that run below each switch."""
+    return {name: sum(vm.pinned in hosts for vm in problem.vms)
+            for name, hosts in domains.items()}
+
+
+def _fit(problem: snapshot.PlacementProblem,
+         domains: Mapping[str, Collection[str]], share: float,
+         switch: str = '') -> _Fitting:
+    """Fill some switches in turn, the emptiest first, up to their share."""
+    movable, counts = _movable(problem), _pinned(problem, domains)
+    rooms = {name: _Room(problem, hosts) for name, hosts in domains.items()}
     left = []
     for vm in movable:
-        name = next((name for name in sorted(usable, key=counts.__getitem__)
-                     if counts[name] < share and usable[name].take(vm)), None)
+        name = next((name for name in sorted(rooms, key=counts.__getitem__)
+                     if counts[name] < share and rooms[name].take(vm)), None)
         if name is None:
             left.append(vm)
         else:
             counts[name] += 1
     limiting = ''
     if left:
-        emptiest = min(usable, key=counts.__getitem__, default=None)
-        limiting = ('hosts' if emptiest is None else
-                    usable[emptiest].lacking(problem.vms[left[0]].demand))
-    return _Fitting(len(movable) - len(left), '', limiting)
+        limiting = rooms[min(rooms, key=counts.__getitem__)].lacking(
+            problem.vms[left[0]].demand) if rooms else 'hosts'
+    return _Fitting(len(movable) - len(left), switch, limiting)
