@@ -2,6 +2,7 @@
 
 """Looks for moves of running VMs that would pay, and has Nova make them."""
 
+import collections
 from collections.abc import Callable
 from collections.abc import Mapping
 import dataclasses
@@ -103,24 +104,24 @@ class Adviser:
 
     def _groups(self) -> list[_Group]:
         """List groups with running VMs: drained hosts first, then by size."""
+        members: dict[str, list[models.Member]] = collections.defaultdict(list)
+        coflows: dict[str | None, list[models.Coflow]] = (
+            collections.defaultdict(list))
         with self._database.reader() as session:
-            members = db_groups.living_members(session)
-            coflows = db_groups.living_coflows(session)
-            groups = {group_id: _Group(group, [], [])
-                      for group_id, group in db_groups.by_id(
-                          session, models.Group.retired_at.is_(None)).items()}
-        for member in members:
-            groups[member.group_id].members.append(member)
-        for coflow in coflows:
-            if coflow.group_id in groups:
-                groups[coflow.group_id].coflows.append(coflow)
-        running = [group for group in groups.values() if any(
-            member.state == states.MemberState.RUNNING
-            for member in group.members)]
+            for member in db_groups.living_members(session):
+                if (member.state == states.MemberState.RUNNING
+                        and member.host is not None):
+                    members[member.group_id].append(member)
+            for coflow in db_groups.living_coflows(session):
+                coflows[coflow.group_id].append(coflow)
+            groups = db_groups.by_id(session,
+                                     models.Group.retired_at.is_(None))
         drained = self._live.drained
-        return sorted(running, key=lambda group: (
-            not any(m.host in drained for m in group.members),
-            -sum(coflow.size_bytes for coflow in group.coflows)))
+        return sorted((
+            _Group(groups[group_id], found, coflows[group_id])
+            for group_id, found in members.items()), key=lambda group: (
+                not any(m.host in drained for m in group.members),
+                -sum(coflow.size_bytes for coflow in group.coflows)))
 
     def _move_of(self, group: _Group,
                  free: dict[str, booking.Vector],
@@ -129,10 +130,7 @@ class Adviser:
 
         The move is taken from ``free``, so that the next group sees it.
         """
-        members = sorted((
-            m for m in group.members if m.host is not None
-            and m.state == states.MemberState.RUNNING),
-            key=lambda member: member.row_index)
+        members = sorted(group.members, key=lambda member: member.row_index)
         coflows = sorted(group.coflows, key=lambda coflow: coflow.position)
         now_s = self._clock()
         own = problem_builder.sum_by_host(
@@ -205,12 +203,11 @@ class Adviser:
             and self._is_there(move)}
         found = [move for move in self.look()
                  if move.instance_uuid not in under_way]
-        begun: list[wire.Move] = []
-        if mover is not None:
-            begun = found[:max(0, self._conf.max_migrations - len(under_way))]
-        rest = [*under_way.values(), *found[len(begun):]]
+        n_begun = 0 if mover is None else max(
+            0, self._conf.max_migrations - len(under_way))
         begun = [msgspec.structs.replace(move, state='migrating')
-                 for move in begun]
+                 for move in found[:n_begun]]
+        rest = [*under_way.values(), *found[n_begun:]]
         # Saved before Nova is told: only the leader can save, and the next one
         # counts the moves that were begun.
         self._save([*begun, *rest])

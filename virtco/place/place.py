@@ -279,17 +279,15 @@ class Place:
             whatif.EXPLAIN_S if budget_s is None else budget_s)
 
     def free_after_bookings(self, free: Mapping[str, booking.Vector]
-                            ) -> dict[str, fields.Resources]:
+                            ) -> dict[str, booking.Vector]:
         """Subtract bookings from the resources shown as free.
 
         :param free: free room as Nova or placement shows it.
         :raises virtco.exception.DatabaseUnavailable:
         """
         with self._state.database.reader() as session:
-            found = bookings.ledger(session.connection(), self._clock(),
-                                    free).left()
-        return {host: fields.Resources(*left)
-                for host, left in found.items()}
+            return bookings.ledger(session.connection(), self._clock(),
+                                   free).left()
 
     def what_if(self, request: plan_wire.PlanRequest) -> plan_wire.Plan:
         """Answer ``POST /v1/plans``.
@@ -301,8 +299,9 @@ class Place:
             raise exception.Starting(why=self._startup.why())
         from virtco.place import whatif
         if request.hosts is None:
-            request = msgspec.structs.replace(
-                request, hosts=self._hosts(request.alone))
+            request = msgspec.structs.replace(request, hosts=[
+                plan_wire.GivenHost(host=host, free=fields.Resources(*left))
+                for host, left in self._room(request.alone).items()])
         hosts = [one.host for one in request.hosts or ()]
         settings = self._settings.get()
         now_s = self._clock()
@@ -324,29 +323,19 @@ class Place:
                 names.get(one.coflow_id, (None, None)))))
             for one in found.delays])
 
-    def advise(self, budget_s: float | None) -> list[plan_wire.Move]:
-        """Find moves that would pay now, without storing them.
-
-        :raises virtco.exception.Invalid: nothing is known of any host.
-        :raises virtco.exception.NovaUnavailable:
-        """
-        return self.adviser().look(budget_s)
-
     def adviser(self) -> 'advisers.Adviser':
         """Make the searcher of moves that would pay."""
         from virtco.place import adviser as advisers
         return advisers.Adviser(
-            self._conf, self._state, self._settings,
-            lambda: {one.host: requests.vector(one.free)
-                     for one in self._hosts()}, self._clock)
+            self._conf, self._state, self._settings, self._room, self._clock)
 
     def _offered(self) -> dict[str, booking.Vector]:
         """Map each host to its free resources in the newest request."""
         return {offer.host: requests.vector(offer.free)
                 for _key, offers in self._offers.items() for offer in offers}
 
-    def _hosts(self, alone: bool = False) -> list[plan_wire.GivenHost]:
-        """List all hosts with their free resources, as for a launch.
+    def _room(self, alone: bool = False) -> dict[str, booking.Vector]:
+        """Map all hosts to their free resources, as for a launch.
 
         :param alone: whether rooms of groups' VMs count as free.
         :raises virtco.exception.Invalid: when nothing is known of any.
@@ -358,24 +347,20 @@ class Place:
                 field='hosts', value=None,
                 limit='the free hosts, as none is known (Nova has not asked '
                       'yet, and without [nova] auth_type it cannot be asked)')
-        if alone:
-            left = self._without_groups(free)
-        else:
-            left = self.free_after_bookings(free)
-        return [plan_wire.GivenHost(host=host, free=resources)
-                for host, resources in left.items()
-                if host not in self._state.live.drained]
+        room = (self._without_groups if alone
+                else self.free_after_bookings)(free)
+        return {host: left for host, left in room.items()
+                if host not in self._state.live.drained}
 
     def _without_groups(self, free: Mapping[str, booking.Vector]
-                        ) -> dict[str, fields.Resources]:
+                        ) -> dict[str, booking.Vector]:
         """Add the demands of running VMs of groups to the free room."""
         with self._state.database.reader() as session:
             members = db_groups.living_members(session)
-        room = problem.sum_by_host([*free.items(), *(
+        return problem.sum_by_host([*free.items(), *(
             (member.host, (member.vcpus, member.memory_mb, member.disk_gb))
             for member in members if member.host is not None
             and member.state == states.MemberState.RUNNING)])
-        return {host: fields.Resources(*left) for host, left in room.items()}
 
 
 def _neutral(event: models.Event | None,

@@ -391,10 +391,6 @@ def test_what_decided(make):
                 found.seconds) == (why, [], False, 0)
 
 
-def of(values):
-    return {host: fields.Resources(*free) for host, free in values.items()}
-
-
 def test_what_is_free_after_bookings(make):
     one = make()
     stored.add(one.database, stored.group(), *(
@@ -403,8 +399,8 @@ def test_what_is_free_after_bookings(make):
         for row, host in enumerate(('h1', 'unseen'))), stored.member(
             'p-a', 2, 'h1', placed_at=asking.NOW_S - 61))
     assert one.room.free_after_bookings({
-        'h0': (4, 5, 6), 'h1': (7, 8, 9)}) == of({
-            'h0': (4, 5, 6), 'h1': (6, 6, 6)})
+        'h0': (4, 5, 6), 'h1': (7, 8, 9)}) == {
+            'h0': (4, 5, 6), 'h1': (6, 6, 6)}
 
 
 def test_one_that_came_lately_may_be_missing_in_novas_numbers(make):
@@ -415,8 +411,8 @@ def test_one_that_came_lately_may_be_missing_in_novas_numbers(make):
         for row, placed_at in enumerate((asking.NOW_S - 59,
                                          asking.NOW_S - 60))))
     # Both come off the room, of which Nova shows (1, 2, 3) or more as taken.
-    assert one.room.free_after_bookings({'h1': (7, 6, 5)}) == of({
-        'h1': (7, 5, 3)})
+    assert one.room.free_after_bookings({'h1': (7, 6, 5)}) == {
+        'h1': (7, 5, 3)}
 
 
 RING = plan.Group(name='g', tm='[[0, 8e9], [0, 0]]',
@@ -505,6 +501,6 @@ def test_the_hosts_of_the_latest_requests_are_known(make):
 
 
 def test_moves_that_would_pay_on_the_hosts_that_are_known(make):
-    assert make(lambda: {'h7': (2, 2, 2)}).room.advise(0.1) == []
+    assert make(lambda: {'h7': (2, 2, 2)}).room.adviser().look(0.1) == []
     with pytest.raises(exception.Invalid):
-        make().room.advise(None)
+        make().room.adviser().look()

@@ -61,7 +61,8 @@ def moves(call: Call) -> plan_wire.Moves:
 
 def find_moves(call: Call, body: plan_wire.Look) -> plan_wire.Moves:
     """Search now for moves that would pay, at most one per group."""
-    return plan_wire.Moves(call.rooms.place.advise(body.budget_s))
+    return plan_wire.Moves(call.rooms.place.adviser().look(
+        body.budget_s))
 
 
 def plan(call: Call, body: plan_wire.PlanRequest) -> plan_wire.Plan:

@@ -10,6 +10,7 @@ from virtco.api.call import Call
 from virtco.topology import capacity as capacities
 from virtco.topology import tree
 from virtco.topology.formats import plain
+from virtco.wire import fields
 from virtco.wire import topology as wire
 
 #: Sizes of groups where the query names none.
@@ -77,5 +78,6 @@ def capacity(call: Call, body: wire.CapacityRequest) -> wire.Capacity:
         one.host: msgspec.structs.astuple(one.free) for one in body.hosts})
     return capacities.count(
         plane, body.level, msgspec.structs.asdict(body.flavor),
-        {host: msgspec.structs.asdict(left) for host, left in free.items()},
+        {host: msgspec.structs.asdict(fields.Resources(*left))
+         for host, left in free.items()},
         body.vms or SIZES)
