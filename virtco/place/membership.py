@@ -156,10 +156,8 @@ class Reader:
             member = next(m for m in members
                           if m.row_index == member.row_index)
         view = View(
-            generation, group, members, coflows, member, {},
-            member.state == states.MemberState.RESERVED
-            and member.host in requests.host_names(request), is_new,
-            matrices, keeps_matrix, notes, rules.wishes,
+            generation, group, members, coflows, member, {}, is_new, matrices,
+            keeps_matrix, notes, rules.wishes,
             deadline=hint.deadline if is_new else None)
         view.rules = with_server_group(rules, request, members, batch_rows(
             request, members, member))

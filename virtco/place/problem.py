@@ -107,16 +107,11 @@ def build(question: Question, *, keep_planned: bool = False,
         active=(question.loads if question.tree.subtrees
                 else _known_loads(question.loads, free)),
         server_groups=(group,) if group is not None else (),
-        pair_rate_bps=_pairs(question, free), hose_limits=True,
+        pair_rate_bps={
+            pair: rate_bps for pair, rate_bps in question.pairs_bps.items()
+            if pair[0] in free and pair[1] in free} or None, hose_limits=True,
         resources=RESOURCES)
     return problem, tuple(member.index for member in members)
-
-
-def _pairs(question: Question, hosts: Mapping[str, booking.Vector]
-           ) -> dict[tuple[str, str], float] | None:
-    """Return slow pairs among the hosts; None if there are none."""
-    return {pair: rate_bps for pair, rate_bps in question.pairs_bps.items()
-            if pair[0] in hosts and pair[1] in hosts} or None
 
 
 def _vm(member: Member, question: Question, keep_planned: bool,
