@@ -149,7 +149,11 @@ class Reader:
         if is_new and (ignored := hint_matrix.self_flows(hint.coflows)):
             notes.append(('self_flows', ignored))
         if is_new and hint.preflight:
-            notes.append(self._preflight())
+            notes.append((
+                'preflight', 'the hosts are checked after the launch')
+                if self._conf.probe.check_groups != 'never' else (
+                'preflight_off', f'{hints.PREFLIGHT} does nothing here, the '
+                                 'hosts are not checked'))
         if member is None:
             member = _choose_row(members, request, hint, notes)
         else:
@@ -188,13 +192,6 @@ class Reader:
                 limit='the id of a matrix registered in this project')
         return hint_matrix.parse_matrix_text(
             found.tm, hint.coflow_name, self.limits), ()
-
-    def _preflight(self) -> tuple[str, str]:
-        """Return the note about a wish to check the hosts."""
-        if self._conf.probe.check_groups != 'never':
-            return 'preflight', 'the hosts are checked after the launch'
-        return 'preflight_off', (f'{hints.PREFLIGHT} does nothing here, the '
-                                 'hosts are not checked')
 
     def expiry_s(self) -> float:
         """Return the time at which a reservation made now expires."""

@@ -248,18 +248,28 @@ class Place:
                                slow_phase=slow_phase)
 
     def placement(self, instance_uuid: str) -> wire.Kept:
-        """Return the last answer for an instance, and where it is now."""
+        """Return the last answer for an instance, and where it is now.
+
+        :raises virtco.exception.NotFound: when there was none.
+        """
         with self._state.database.reader() as session:
             found = session.get(models.Placement, instance_uuid)
-            if found is None:
-                return _neutral(records.newest_event(
-                    session, instance_uuid, reasons.NEUTRAL), instance_uuid)
+            if found is not None:
+                answer = answers.DECODER.decode(found.answer)
+                since = found.project_id, found.updated_at
+            elif event := records.newest_event(session, instance_uuid,
+                                               reasons.NEUTRAL):
+                answer = msgspec.structs.replace(
+                    answers.neutral(instance_uuid, (), event.detail),
+                    group_name=event.group_name)
+                since = event.project_id, event.created_at
+            else:
+                raise exception.NotFound(what='Placement', id=instance_uuid)
             member = db_groups.member_of(session, instance_uuid)
-            return _kept(
-                answers.DECODER.decode(found.answer),
-                project_id=found.project_id, at=found.updated_at,
-                state=member.state if member is not None else None,
-                host_now=member.host if member is not None else None)
+        return wire.Kept(
+            **msgspec.structs.asdict(answer), project_id=since[0], at=since[1],
+            state=member.state if member is not None else None,
+            host_now=member.host if member is not None else None)
 
     def explain(self, placement: wire.Kept,
                 budget_s: float | None) -> wire.Explanation:
@@ -361,22 +371,3 @@ class Place:
             (member.host, (member.vcpus, member.memory_mb, member.disk_gb))
             for member in members if member.host is not None
             and member.state == states.MemberState.RUNNING)])
-
-
-def _neutral(event: models.Event | None,
-             instance_uuid: str) -> wire.Kept:
-    """Rebuild an answer without a plan from its event.
-
-    :raises virtco.exception.NotFound: when there was none.
-    """
-    if event is None:
-        raise exception.NotFound(what='Placement', id=instance_uuid)
-    answer = answers.neutral(instance_uuid, (), event.detail)
-    return _kept(
-        msgspec.structs.replace(answer, group_name=event.group_name),
-        project_id=event.project_id, at=event.created_at, state=None,
-        host_now=None)
-
-
-def _kept(answer: wire.Answer, **since: Any) -> wire.Kept:
-    return wire.Kept(**msgspec.structs.asdict(answer), **since)

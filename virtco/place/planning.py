@@ -3,6 +3,7 @@
 """Plans a group from the knowledge of it and of the cloud."""
 
 from collections.abc import Callable
+import functools
 import logging
 import zlib
 
@@ -210,7 +211,7 @@ class Planning:
                 planner=self._settings['planner'],
                 seed=zlib.crc32(view.group.id.encode()),
                 budget_s=self._budget_s(deadline, 'rank', 'commit'),
-                on_incumbent=_log_progress,
+                on_incumbent=functools.partial(LOG.debug, '%s'),
                 is_cancelled=deadline.is_abandoned)
 
         try:
@@ -226,10 +227,6 @@ class Planning:
         view.notes += [('wish_unmet', text) for text in met.notes]
         self._metrics.plans.labels(met.plan.relaxed).inc()
         return met
-
-
-def _log_progress(progress: snapshot.Progress) -> None:
-    LOG.debug('%s', progress)
 
 
 def _capped(given: wire.Placement | models.Member, member: models.Member
