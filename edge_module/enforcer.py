@@ -173,13 +173,14 @@ class Enforcer(shaper.Shaper):
         # shaped, by the default class.
         parts: dict[str, Callable[[], bool]] = {
             f'{self.classifier.name} classification': self.classifier.remove,
-            'rates of virtual functions': self.functions.remove,
             **{f'htb of {one.uplink.dev}': one.uplink.delete_root
                for one in self.uplinks},
             f'redirection of what {dev} receives': functools.partial(
                 edge_receiver.remove, dev),
             **{f'agreement about {one.uplink.dev}': one.guard.remove
-               for one in self.uplinks if one.guard is not None}}
+               for one in self.uplinks if one.guard is not None},
+            # At last, as a card may refuse.
+            'rates of virtual functions': self.functions.remove}
         removed = []
         with self.lock:
             for what, remove in parts.items():

@@ -623,6 +623,17 @@ def test_cleanup_tells_what_was_there(monkeypatch):
     assert found.cleanup() == ['redirection of what up1 receives']
 
 
+def test_a_card_that_refuses_keeps_nothing_else_in_place():
+    def refuse():
+        raise exception.KernelRefused(what='take back', count=1, why='busy')
+
+    found = started()
+    found.functions.remove = refuse
+    with pytest.raises(exception.KernelRefused):
+        found.cleanup()
+    assert found.classifier.table is None and not found.uplink.present
+
+
 def test_a_tree_that_is_known_is_not_read_again():
     found = started()
     asked = found.uplink.asked.count('snapshot')
