@@ -71,8 +71,7 @@ def advance(rater: Rater, run: Run, live: cython.longlong[::1],
                     break
                 rerate(rater, run, order, run.now_s)
             turn_s = next_turn_s(rater, run, order)
-            dt_s = (next_flow_end_s(rater, run, order) if by_flow
-                    else next_coflow_end_s(rater, run, order))
+            dt_s = next_end_s(rater, run, order, by_flow)
             is_turn = turn_s <= dt_s
             dt_s = min(dt_s, turn_s)
             if run.now_s + dt_s > until_s:
@@ -162,41 +161,30 @@ def put_in_order(rater: Rater, run: Run, order: cython.longlong[::1],
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def next_flow_end_s(rater: Rater, run: Run, order: cython.longlong[::1]
-                    ) -> cython.double:
-    """Compute the seconds until a flow ends, inf when nothing moves."""
-    dt_s = INF
-    for i in range(order.shape[0]):
-        c = order[i]
-        if rater.pace[c] > 0.0:
-            dt_s = min(dt_s, rater.scale[c] / rater.pace[c])
-    for i in range(rater.n_extra):
-        run.ends_s[i] = flow_end_s(rater, i)
-        dt_s = min(dt_s, run.ends_s[i])
-    return dt_s
+def next_end_s(rater: Rater, run: Run, order: cython.longlong[::1],
+               by_flow: cython.bint) -> cython.double:
+    """Compute the seconds until a flow ends, inf when nothing moves.
 
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def next_coflow_end_s(rater: Rater, run: Run, order: cython.longlong[::1]
-                      ) -> cython.double:
-    """Compute the seconds until a coflow's last flow ends at present rates.
-
-    Where only that matters, all flows that end before make one event.
+    :param by_flow: else a coflow's last flow counts alone, and all flows that
+        end before make one event.
     """
     dt_s = INF
     for i in range(order.shape[0]):
         run.last_s[order[i]] = 0.0
         run.n_served[order[i]] = 0
     for i in range(rater.n_extra):
-        c = rater.owner[rater.extra_flow[i]]
-        run.ends_s[i] = flow_end_s(rater, i)
+        f = rater.extra_flow[i]
+        c = rater.owner[f]
+        rate = rater.extra_rate[i] + rater.base[f] * rater.pace[c]
+        run.ends_s[i] = (rater.base[f] * rater.scale[c] / rate if rate > 0.0
+                         else INF)
         run.last_s[c] = max(run.last_s[c], run.ends_s[i])
         run.n_served[c] += 1
+        if by_flow:
+            dt_s = min(dt_s, run.ends_s[i])
     for i in range(order.shape[0]):
         c = order[i]
-        if run.n_served[c] < run.left[c]:
+        if by_flow or run.n_served[c] < run.left[c]:
             run.last_s[c] = (rater.scale[c] / rater.pace[c]
                              if rater.pace[c] > 0.0 else INF)
         dt_s = min(dt_s, run.last_s[c])
@@ -206,50 +194,12 @@ def next_coflow_end_s(rater: Rater, run: Run, order: cython.longlong[::1]
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-@cython.inline
-def flow_end_s(rater: Rater, i: cython.Py_ssize_t) -> cython.double:
-    """Compute the seconds until flow i of the extra list ends."""
-    f = rater.extra_flow[i]
-    c = rater.owner[f]
-    rate = rater.extra_rate[i] + rater.base[f] * rater.pace[c]
-    return rater.base[f] * rater.scale[c] / rate if rate > 0.0 else INF
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
 def next_turn_s(rater: Rater, run: Run, order: cython.longlong[::1]
                 ) -> cython.double:
     """Compute the seconds until a queue or starvation changes the order."""
     dt_s = INF
-    if run.by == BY_QUEUE:
-        dt_s = next_queue_s(rater, run, order)
-    if run.theta_s < INF:
-        for i in range(order.shape[0]):
-            run.touched[order[i]] = 0
-        for i in range(rater.n_extra):
-            if rater.extra_rate[i] > 0.0:
-                run.touched[rater.owner[rater.extra_flow[i]]] = 1
-        for i in range(order.shape[0]):
-            c = order[i]
-            if run.lifted_s[c] > run.now_s:
-                dt_s = min(dt_s, run.lifted_s[c] - run.now_s)
-            elif rater.pace[c] > 0.0 or run.touched[c]:
-                dt_s = min(dt_s, run.quantum_s - run.credit_s[c])
-            else:
-                dt_s = min(dt_s, max(0.0, (
-                    max(run.served_s[c], run.arrival_s[c]) + run.theta_s
-                    - run.now_s)))
-    return dt_s
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def next_queue_s(rater: Rater, run: Run, order: cython.longlong[::1]
-                 ) -> cython.double:
-    """Compute the seconds until a coflow moves to its next queue."""
-    dt_s = INF
+    if run.by != BY_QUEUE and run.theta_s == INF:
+        return dt_s
     for i in range(order.shape[0]):
         run.last_s[order[i]] = 0.0
     for i in range(rater.n_extra):
@@ -257,7 +207,18 @@ def next_queue_s(rater: Rater, run: Run, order: cython.longlong[::1]
     for i in range(order.shape[0]):
         c = order[i]
         queue = queue_of(run.sent_bits[c])
-        if run.last_s[c] > 0.0 and queue < N_QUEUES - 1:
+        if (run.by == BY_QUEUE and run.last_s[c] > 0.0
+                and queue < N_QUEUES - 1):
             limit = QUEUE_BITS * QUEUE_GROWTH ** queue
             dt_s = min(dt_s, (limit - run.sent_bits[c]) / run.last_s[c])
+        if run.theta_s == INF:
+            continue
+        if run.lifted_s[c] > run.now_s:
+            dt_s = min(dt_s, run.lifted_s[c] - run.now_s)
+        elif rater.pace[c] > 0.0 or run.last_s[c] > 0.0:
+            dt_s = min(dt_s, run.quantum_s - run.credit_s[c])
+        else:
+            dt_s = min(dt_s, max(0.0, (
+                max(run.served_s[c], run.arrival_s[c]) + run.theta_s
+                - run.now_s)))
     return dt_s
