@@ -89,7 +89,9 @@ class Schedule:
         self._cursors: dict[tuple[str, bool], int] = {}
         #: Bytes that were set aside for each pair under way.
         self._under_way: dict[Pair, int] = {}
-        self._uplinks = _Uplinks(cluster.Tree())
+        self._tree = cluster.Tree()
+        #: Subtrees that each host is in, the highest first.
+        self._above: dict[str, tuple[cluster.Subtree, ...]] = {}
         self._counts = State(0, 0, 0, True)
 
     def measured(self, pair: Pair, at_s: float) -> None:
@@ -138,8 +140,10 @@ class Schedule:
         :returns: (sender, receiver) of each, disjoint, also with the trains
             under way.
         """
-        if tree is not None and tree is not self._uplinks.tree:
-            self._uplinks = _Uplinks(tree)
+        if tree is not None and tree is not self._tree:
+            self._tree, chains = tree, tree.chains()
+            self._above = {host: chains[leaf]
+                           for host, leaf in tree.leaf_of.items()}
         look = _Look(self, links_bps, now_s, awaited)
         found = tuple(look.pairs())
         self._counts = State(len(look.names), look.n_fresh, len(look.held),
@@ -156,6 +160,16 @@ class Schedule:
 
     def readings(self, host: str, sends: bool) -> dict[str, float]:
         return (self._sent if sends else self._received).get(host, {})
+
+    def passed(self, pair: Pair) -> Iterable[tuple[tuple[str, bool], float]]:
+        """Yield ((name of the subtree, whether upwards), its rate)."""
+        up, down = (self._above.get(host, ()) for host in pair)
+        shared = sum(1 for _ in itertools.takewhile(
+            lambda two: two[0] is two[1], zip(up, down)))
+        for one in up[shared:]:
+            yield (one.name, True), one.uplink_out_bps
+        for one in down[shared:]:
+            yield (one.name, False), one.uplink_in_bps
 
     def rests(self, pair: Pair, now_s: float) -> bool:
         return now_s - self._failed.get(pair, -math.inf) < self.rules.retry_s
@@ -187,9 +201,10 @@ class _Look:
         under_way = schedule._under_way
         busy = set(itertools.chain.from_iterable(under_way))
         self._free = {name for name in self.names if name not in busy}
-        self._used = _Used(schedule._uplinks)
-        for src, dst in under_way:
-            self._used.take(src, dst, self._rate_bps(src, dst))
+        #: Rates that trains take of each uplink.
+        self._used_bps: dict[tuple[str, bool], float] = {}
+        for pair in under_way:
+            self._use(pair)
         self._busy = busy & links_bps.keys() if self.all_pairs else set()
         self._owed: dict[str, float] = {}
         self.n_fresh = 0
@@ -263,8 +278,7 @@ class _Look:
             pair = (host, peer) if sends else (peer, host)
             if (self._schedule.rests(pair, self._now_s)
                     or self._waits(host, at_s) or self._waits(peer, at_s)
-                    or not self._used.has_room(*pair,
-                                               self._rate_bps(*pair))):
+                    or not self._has_room(pair)):
                 continue
             if not self._schedule.budget.allows(
                     *pair, self._schedule.rules.train_bytes,
@@ -307,50 +321,25 @@ class _Look:
         """Begin a pair's train, and take its hosts and uplinks."""
         schedule = self._schedule
         self._free.difference_update(pair)
-        self._used.take(*pair, self._rate_bps(*pair))
+        self._use(pair)
         schedule.begin(pair, schedule.rules.train_bytes, self._now_s)
 
     def _rate_bps(self, src: str, dst: str) -> float:
         return min(self._links_bps.get(src, math.inf),
                    self._links_bps.get(dst, math.inf))
 
+    def _has_room(self, pair: Pair) -> bool:
+        """Tell whether the uplinks of a pair carry its train, too.
 
-class _Uplinks:
-    """Uplinks above each host, with the rates up and down."""
-
-    def __init__(self, tree: cluster.Tree):
-        self.tree = tree
-        chains = tree.chains()
-        self._above = {host: chains[leaf]
-                       for host, leaf in tree.leaf_of.items()}
-
-    def passed(self, src: str, dst: str
-               ) -> Iterable[tuple[tuple[str, bool], float]]:
-        """Yield ((name of the subtree, whether upwards), its rate)."""
-        up, down = self._above.get(src, ()), self._above.get(dst, ())
-        shared = sum(1 for _ in itertools.takewhile(
-            lambda two: two[0] is two[1], zip(up, down)))
-        for one in up[shared:]:
-            yield (one.name, True), one.uplink_out_bps
-        for one in down[shared:]:
-            yield (one.name, False), one.uplink_in_bps
-
-
-class _Used:
-    """Rates that trains take of each uplink at one moment.
-
-    An uplink carries one train, or as many as its rate is enough for.
-    """
-
-    def __init__(self, uplinks: _Uplinks):
-        self._uplinks = uplinks
-        self._used_bps: dict[tuple[str, bool], float] = {}
-
-    def has_room(self, src: str, dst: str, rate_bps: float) -> bool:
+        An uplink carries one train, or as many as its rate is enough for.
+        """
+        rate_bps = self._rate_bps(*pair)
         return all(key not in self._used_bps
                    or self._used_bps[key] + rate_bps <= uplink_bps
-                   for key, uplink_bps in self._uplinks.passed(src, dst))
+                   for key, uplink_bps in self._schedule.passed(pair))
 
-    def take(self, src: str, dst: str, rate_bps: float) -> None:
-        for key, _uplink_bps in self._uplinks.passed(src, dst):
-            self._used_bps[key] = self._used_bps.get(key, 0.0) + rate_bps
+    def _use(self, pair: Pair) -> None:
+        """Take the rate of a pair's train from the uplinks that it passes."""
+        for key, _uplink_bps in self._schedule.passed(pair):
+            self._used_bps[key] = self._used_bps.get(
+                key, 0.0) + self._rate_bps(*pair)

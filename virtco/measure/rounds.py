@@ -50,27 +50,20 @@ def disjoint_rounds(hosts: Sequence[str]) -> tuple[tuple[Pair, ...], ...]:
     """
     if len(hosts) < 2:
         return ()
-    circle: list[str | None] = list(hosts)
-    if len(circle) % 2:
-        circle.append(None)
+    # An odd one out meets nobody.
+    circle = [*hosts, *[''] * (len(hosts) % 2)]
+    half = len(circle) // 2
     rounds = []
     for turn in range(len(circle) - 1):
-        forth = _one_turn(circle, turn)
+        # Alternate, or the standing host would always send first.
+        forth = tuple((right, left) if turn % 2 else (left, right)
+                      for left, right in zip(
+                          circle[:half], reversed(circle[half:]))
+                      if left and right)
         rounds.append(forth)
         rounds.append(tuple((dst, src) for src, dst in forth))
         circle = circle[:1] + circle[-1:] + circle[1:-1]
     return tuple(rounds)
-
-
-def _one_turn(circle: Sequence[str | None], turn: int) -> tuple[Pair, ...]:
-    """Pair opposite hosts of a circle, as in a round robin."""
-    half = len(circle) // 2
-    pairs = []
-    for left, right in zip(circle[:half], reversed(circle[half:])):
-        if left is not None and right is not None:
-            # Alternate, or the standing host would always send first.
-            pairs.append((right, left) if turn % 2 else (left, right))
-    return tuple(pairs)
 
 
 def by_leaf(hosts: Iterable[str], leaf_of: Mapping[str, str]

@@ -203,12 +203,16 @@ def test_an_uplink_carries_as_many_trains_as_fit():
         tree = cluster.Tree(
             (cluster.Subtree('r', rate_bps, rate_bps),),
             {'a': 'r', 'b': 'r'})
-        found = schedule._Used(schedule._Uplinks(tree))
-        found.take('a', 'x', GBIT)
-        assert found.has_room('b', 'y', GBIT) == (n == 2)
+        known = _schedule()
+        known.next({}, 0.0, tree=tree)
+        found = schedule._Look(known, dict.fromkeys('abxy', GBIT), 0.0, set())
+        found._use(('a', 'x'))
+        assert found._has_room(('b', 'y')) == (n == 2)
         # The other way is free, and what stays below is not concerned.
-        assert found.has_room('y', 'b', GBIT)
-        assert found.has_room('a', 'b', 9 * GBIT)
+        assert found._has_room(('y', 'b'))
+        found._use(('b', 'y'))
+        assert not found._has_room(('a', 'x'))
+        assert found._has_room(('a', 'b'))
 
 
 def test_a_train_takes_no_more_than_its_slower_host_has():
@@ -466,13 +470,15 @@ def test_uplinks_between_two_hosts():
         cluster.Subtree('p', 10.0, 20.0), cluster.Subtree('q', 30.0, 40.0),
         *(cluster.Subtree(f'r{i}', 1.0 + i, 5.0 + i, 'p' if i < 2 else 'q')
           for i in range(3))), {'a': 'r0', 'b': 'r1', 'c': 'r2', 'd': 'r0'})
-    passed = schedule._Uplinks(tree).passed
-    assert dict(passed('a', 'd')) == {}
-    assert dict(passed('a', 'b')) == {('r0', True): 1.0, ('r1', False): 6.0}
-    assert dict(passed('a', 'c')) == {
+    found = _schedule()
+    found.next({}, 0.0, tree=tree)
+    passed = found.passed
+    assert dict(passed(('a', 'd'))) == {}
+    assert dict(passed(('a', 'b'))) == {('r0', True): 1.0, ('r1', False): 6.0}
+    assert dict(passed(('a', 'c'))) == {
         ('p', True): 10.0, ('r0', True): 1.0, ('q', False): 40.0,
         ('r2', False): 7.0}
-    assert dict(passed('a', 'elsewhere')) == {('p', True): 10.0,
+    assert dict(passed(('a', 'elsewhere'))) == {('p', True): 10.0,
                                               ('r0', True): 1.0}
 
 
