@@ -31,6 +31,8 @@ from virtco.wire import coflow_bodies as wire
 
 EVENTS_SHOWN = 20
 NO_SCHEDULE = live.Schedule(0.0, ())
+#: Stands for the group of a registered matrix: all its columns are empty.
+_NO_GROUP = models.Group()
 
 
 class Coflows:
@@ -99,12 +101,11 @@ class Coflows:
             in_debt=coflow.project_id in debts,
             hosts=hosts.get(coflow.group_id or '', []),
             n_elsewhere=elsewhere.get(coflow.group_id or '', 0),
-            warnings=warnings.get((coflow.project_id, group.name), 0)
-            if group else 0)
+            warnings=warnings.get((coflow.project_id, group.name), 0))
             for coflow in coflows
-            for group in [groups.get(coflow.group_id or '')]]
+            for group in [groups.get(coflow.group_id or '', _NO_GROUP)]]
 
-    def _show_one(self, coflow: models.Coflow, group: models.Group | None,
+    def _show_one(self, coflow: models.Coflow, group: models.Group,
                   status: summary.Status | None,
                   ranked: live.CoflowSchedule | None, **of_group: Any
                   ) -> wire.Coflow:
@@ -124,7 +125,7 @@ class Coflows:
             ranked = None
         return wire.Coflow(
             id=coflow.id, name=coflow.name, group=coflow.group_id,
-            group_name=group.name if group is not None else None,
+            group_name=group.name,
             project_id=coflow.project_id, state=state,
             n_vms=coflow.n_vms, n_flows=coflow.n_flows,
             size_bytes=coflow.size_bytes, sent_bytes=sent_bytes,
@@ -149,12 +150,11 @@ class Coflows:
             if over else None,
             first_byte=measured['first_byte_at'],
             last_byte=measured['last_byte_at'],
-            lower_bound_s=group.lower_bound_s if group else None,
-            bound_scope=snapshot.Scope.CONSTRAINTS
-            if group and group.lower_bound_s is not None else None,
-            gap=group.gap if group else None,
-            planned_bottleneck=_bottleneck(
-                group.bottleneck if group else None),
+            lower_bound_s=group.lower_bound_s,
+            bound_scope=None if group.lower_bound_s is None
+            else snapshot.Scope.CONSTRAINTS,
+            gap=group.gap,
+            planned_bottleneck=_bottleneck(group.bottleneck),
             created=coflow.created_at,
             arrival=arrival or coflow.arrival, deadline=coflow.deadline_at,
             promise=_promise(coflow, ended_s, self._clock()),
@@ -164,7 +164,7 @@ class Coflows:
             why=reasons.of_coflow(
                 coflow.cct_s, measured['measured_cct_s'] if over else None,
                 coflow.why),
-            plan_notes=group.why if group else '', **of_group)
+            plan_notes=group.why, **of_group)
 
     def register(self, project_id: str, name: str,
                  matrix: Any) -> wire.Coflow:

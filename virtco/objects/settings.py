@@ -4,7 +4,6 @@
 
 from collections.abc import Callable
 from collections.abc import Mapping
-import threading
 import time
 import typing
 
@@ -34,7 +33,6 @@ class Settings:
         self._database = database
         self._clock = clock
         self._changed = changed
-        self._lock = threading.Lock()
         self.is_shadow = conf.placement.mode == 'shadow'
         self._values: dict[str, str] = {
             'planner': conf.placement.planner,
@@ -45,14 +43,11 @@ class Settings:
     def load(self) -> None:
         with self._database.reader() as session:
             stored = records.settings(session)
-        with self._lock:
-            self._values.update({
-                name: value for name, value in stored.items()
-                if value in CHOICES.get(name, ())})
+        self._values.update({name: value for name, value in stored.items()
+                             if value in CHOICES.get(name, ())})
 
     def get(self) -> dict[str, str]:
-        with self._lock:
-            return dict(self._values)
+        return dict(self._values)
 
     @property
     def is_fair(self) -> bool:
@@ -60,8 +55,7 @@ class Settings:
         return self.is_shadow or self['order'] == FAIR
 
     def __getitem__(self, name: str) -> str:
-        with self._lock:
-            return self._values[name]
+        return self._values[name]
 
     def change(self, values: Mapping[str, str],
                who: str = '') -> dict[str, str]:
@@ -80,7 +74,6 @@ class Settings:
                                          before[name], value, now_s)
 
         self._database.retried(save)
-        with self._lock:
-            self._values.update(values)
+        self._values.update(values)
         self._changed()
         return self.get()
