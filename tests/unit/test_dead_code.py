@@ -60,6 +60,7 @@ CALLED_BY_OTHERS = {
     'virtco/client/v1.py:*': 'programs of others, as of any client',
     'virtco/client/openstack_sdk.py:add': 'openstacksdk, as vendor_hook',
     'virtco/client/openstack_sdk.py:skip_*': 'openstacksdk, of a proxy',
+    'virtco/topology/drawing.py:wordsep_re': 'textwrap, to break lines',
     'virtco/watcher/*.py:*': 'Watcher, of a goal and a strategy',
     'lab/virtco_lab/cloud/driver.py:*': 'Nova, of its virt drivers',
     'lab/virtco_lab/cloud/mechanism.py:*': 'Neutron, of its drivers',

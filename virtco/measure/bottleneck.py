@@ -74,19 +74,11 @@ class Location:
 
 def places(plane: tree.Plane) -> dict[str, Place]:
     """Locate the hosts of a plane."""
-    found: dict[str, Place] = {}
-
-    def add(node: tree.Node, above: tuple[tuple[int, str], ...]) -> None:
-        chain = (*above, (node.height(), node.name))
-        for host in node.hosts:
-            by_level = dict(chain)
-            found[host] = Place(host, tuple(
-                by_level.get(level) for level in range(plane.depth())))
-        for child in node.children:
-            add(child, chain)
-
-    for root in plane.roots:
-        add(root, ())
+    found = {}
+    for host, above in plane.chains():
+        by_level = {node.height(): node.name for node in above}
+        found[host] = Place(host, tuple(
+            by_level.get(level) for level in range(plane.depth())))
     return found
 
 

@@ -4,6 +4,7 @@
 
 from collections.abc import Iterator
 from collections.abc import Sequence
+import re
 import textwrap
 
 from virtco import units
@@ -11,6 +12,8 @@ from virtco.topology import hostlist
 from virtco.topology import tree
 
 WIDTH = 80
+#: Characters of a line that its indent leaves to the text, at least.
+LEAST_ROOM = 8
 #: A list of hosts takes at most this many lines.
 MAX_HOST_LINES = 3
 MAX_HOSTS_LISTED = 200
@@ -32,7 +35,7 @@ def uplink(found: tree.Uplink) -> str:
 
 
 def plane(found: tree.Plane, width: int = WIDTH) -> Iterator[str]:
-    """Yield lines of at most ``width`` characters."""
+    """Yield lines of at most ``width`` characters, where there is room."""
     levels = ' < '.join(found.level_names()) or 'no levels'
     n_hosts = sum(1 for _host in found.hosts())
     yield from _wrapped(f'plane {found.name}: {levels}; {n_hosts} hosts',
@@ -85,19 +88,15 @@ def _node(plane: tree.Plane, node: tree.Node, first: str, rest: str,
                          rest + ('   ' if last else '│  '), width)
 
 
-def _wrapped(text: str, first: str, rest: str, width: int) -> Iterator[str]:
-    """Break at blanks and commas, else anywhere; long ends become …"""
-    lead, lines = first, 0
-    while text:
-        room = max(8, width - len(lead))
-        if len(text) <= room:
-            yield (lead + text)[:width]
-            return
-        lines += 1
-        if lines == MAX_HOST_LINES:
-            yield (lead + text[:room - 1])[:width - 1] + '…'
-            return
-        cut = max(text.rfind(' ', 0, room), text.rfind(',', 0, room)) + 1
-        cut = cut or room
-        yield (lead + text[:cut].rstrip())[:width]
-        text, lead = text[cut:].lstrip(), rest
+class _Wrapper(textwrap.TextWrapper):
+    """Breaks text at blanks and after commas, else anywhere."""
+
+    wordsep_re = re.compile(r'([^\s,]*,|\s+)')
+
+
+def _wrapped(text: str, first: str, rest: str, width: int) -> list[str]:
+    """Wrap a text; a long end becomes …"""
+    return _Wrapper(
+        max(width, LEAST_ROOM + len(max(first, rest, key=len))),
+        initial_indent=first, subsequent_indent=rest,
+        max_lines=MAX_HOST_LINES, placeholder='…').wrap(text)

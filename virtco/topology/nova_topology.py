@@ -62,8 +62,8 @@ def read(aggregates: Iterable[Aggregate],
 class _Facts:
     def __init__(self, levels: tuple[str, ...]):
         self._levels = levels
-        self._node_of: dict[str, dict[str, str]] = {}
-        self._said: dict[tuple[str, str], str] = {}
+        #: Nodes by host and level, each with its source for errors.
+        self._node_of: dict[str, dict[str, tuple[str, str]]] = {}
         self._uplinks: dict[str, tree.Uplink] = {}
 
     def _add(self, host: str, level: str, node: str, who: str) -> None:
@@ -71,13 +71,11 @@ class _Facts:
         levels = self._node_of.setdefault(
             laws.name(host, (), f'{who}: host'), {})
         laws.name(node, (), f'{who}: {level}')
-        before = levels.setdefault(level, node)
+        before, said = levels.setdefault(level, (node, who))
         if before != node:
             raise laws.Wrong(
                 (), f'{who}: host {host}: {level}', node,
-                f'one {level} per host ({self._said[host, level]} says '
-                f'{before})')
-        self._said.setdefault((host, level), who)
+                f'one {level} per host ({said} says {before})')
 
     def add_aggregate(self, aggregate: Aggregate) -> None:
         who = f'aggregate {aggregate.name}'
@@ -105,7 +103,7 @@ class _Facts:
     def read(self, plane: str) -> result.Read:
         branches = switches.Branches(plane)
         for host, levels in sorted(self._node_of.items()):
-            layers = [levels[level] for level in self._levels
+            layers = [levels[level][0] for level in self._levels
                       if level in levels]
             if len(set(layers)) < len(layers):
                 raise laws.Wrong((), f'host {host}', ', '.join(layers),

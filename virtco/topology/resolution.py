@@ -23,38 +23,26 @@ def resolved(plane: tree.Plane, hosts: Mapping[str, Rates],
     :param hosts: rates that each host can send and receive.
     :param unknown_bps: rate of a host that is not among them, both ways.
     """
+    parents = {child.name: node.name for node in plane.walk()
+               for child in node.children}
+    carried: dict[str, Rates] = {}
     subtrees: list[cluster.Subtree] = []
-    leaf_of: dict[str, str] = {}
-    for root in plane.roots:
-        _resolve(plane, root, None, hosts, unknown_bps, subtrees, leaf_of)
-    return cluster.Tree(tuple(subtrees), leaf_of)
-
-
-def _resolve(plane: tree.Plane, node: tree.Node, parent: str | None,
-             hosts: Mapping[str, Rates], unknown_bps: float,
-             subtrees: list[cluster.Subtree],
-             leaf_of: dict[str, str]) -> Rates:
-    """Compute the rates of a node towards its parent and from it."""
-    out_bps = in_bps = 0.0
-    unknown = unknown_bps, unknown_bps
-    for host in node.hosts:
-        leaf_of[host] = node.name
-        egress_bps, ingress_bps = hosts.get(host, unknown)
-        out_bps += egress_bps
-        in_bps += ingress_bps
-    for child in node.children:
-        up_bps, down_bps = _resolve(plane, child, node.name, hosts,
-                                    unknown_bps, subtrees, leaf_of)
-        out_bps += up_bps
-        in_bps += down_bps
-    level = plane.level(node.height())
-    up_bps = _rate(out_bps, (node.uplink.up_bps, node.uplink),
-                   (level.uplink.up_bps, level.uplink))
-    down_bps = _rate(in_bps, (node.uplink.down_bps, node.uplink),
-                     (level.uplink.down_bps, level.uplink))
-    subtrees.append(cluster.Subtree(node.name, up_bps, down_bps, parent,
-                                    level.name))
-    return min(up_bps, out_bps), min(down_bps, in_bps)
+    # Children before their parents.
+    for node in reversed([*plane.walk()]):
+        out_bps, in_bps = map(math.fsum, zip(
+            (0.0, 0.0),
+            *(hosts.get(host, (unknown_bps,) * 2) for host in node.hosts),
+            *(carried[child.name] for child in node.children)))
+        level = plane.level(node.height())
+        up_bps = _rate(out_bps, (node.uplink.up_bps, node.uplink),
+                       (level.uplink.up_bps, level.uplink))
+        down_bps = _rate(in_bps, (node.uplink.down_bps, node.uplink),
+                         (level.uplink.down_bps, level.uplink))
+        subtrees.append(cluster.Subtree(
+            node.name, up_bps, down_bps, parents.get(node.name), level.name))
+        carried[node.name] = min(up_bps, out_bps), min(down_bps, in_bps)
+    return cluster.Tree(tuple(subtrees[::-1]), {
+        host: node.name for node in plane.walk() for host in node.hosts})
 
 
 def _rate(below_bps: float, *given: tuple[float | None, tree.Uplink]

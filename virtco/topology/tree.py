@@ -72,10 +72,19 @@ class Node:
         for child in self.children:
             yield from child.walk()
 
+    def chains(self, above: tuple['Node', ...] = ()
+               ) -> Iterator[tuple[str, tuple['Node', ...]]]:
+        """Yield each host with the switches above it, the nearest first."""
+        chain = (self, *above)
+        for host in self.hosts:
+            yield host, chain
+        for child in self.children:
+            yield from child.chains(chain)
+
     def all_hosts(self) -> Iterator[str]:
         """Yield the names of the hosts at this node and all below."""
-        for node in self.walk():
-            yield from node.hosts
+        for host, _above in self.chains():
+            yield host
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -95,9 +104,14 @@ class Plane:
         for root in self.roots:
             yield from root.walk()
 
-    def hosts(self) -> Iterator[str]:
+    def chains(self) -> Iterator[tuple[str, tuple[Node, ...]]]:
+        """Yield each host with the switches above it, the nearest first."""
         for root in self.roots:
-            yield from root.all_hosts()
+            yield from root.chains()
+
+    def hosts(self) -> Iterator[str]:
+        for host, _above in self.chains():
+            yield host
 
     def depth(self) -> int:
         """Count the levels."""

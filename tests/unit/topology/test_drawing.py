@@ -51,11 +51,11 @@ def test_a_tree_with_hosts_at_every_height():
     ('ab,cd ef,ghijkl', '', '', 8, ['ab,cd', 'ef,', 'ghijkl']),
     ('a' * 30, '> ', '  ', 12, ['> ' + 'a' * 10] + ['  ' + 'a' * 10] * 2),
     ('a' * 31, '> ', '  ', 12, [
-        '> ' + 'a' * 10, '  ' + 'a' * 10, '  ' + 'a' * 9 + '…']),
+        '> ' + 'a' * 10, '  ' + 'a' * 10, '  …']),
     ('aaaa bbbb cccc dddd eeee', '', '  ', 9, [
-        'aaaa', '  bbbb', '  cccc d…']),
-    # Of eight characters there is always room; what is beyond is cut off.
-    ('abcdefghijkl', '> ', '  ', 5, ['> abc', '  ijk']),
+        'aaaa bbbb', '  cccc', '  dddd…']),
+    # Of eight characters there is always room.
+    ('abcdefghijkl', '> ', '  ', 5, ['> abcdefgh', '  ijkl']),
     ('', '> ', '', 9, [])])
 def test_long_lines_are_broken_at_blanks_and_commas(text, first, rest, width,
                                                     lines):

@@ -9,7 +9,6 @@ as ``LinkSpeed=100Gbit``. BlockName lines become leaves.
 import re
 
 from virtco import units
-from virtco.topology import hostlist
 from virtco.topology import laws
 from virtco.topology import tree
 from virtco.topology.formats import document
@@ -93,12 +92,8 @@ def write(topology: tree.Topology) -> result.Written:
     lines = []
     left_out = False
     for node in plane.walk():
-        words = [f'SwitchName={node.name}']
-        if node.children:
-            words.append('Switches=' + hostlist.compress(
-                child.name for child in node.children))
-        if node.hosts:
-            words.append('Nodes=' + hostlist.compress(node.hosts))
+        words = [f'SwitchName={node.name}', *map('='.join, (
+            switches.lists_below(node, 'Switches', 'Nodes').items()))]
         if _has_speed(node.uplink):
             assert node.uplink.up_bps is not None
             written = plain.written_rate(node.uplink.up_bps)

@@ -8,7 +8,6 @@ without anything above them; a flat one says nothing and is left out.
 
 from typing import Any
 
-from virtco.topology import hostlist
 from virtco.topology import laws
 from virtco.topology import tree
 from virtco.topology.formats import document
@@ -83,17 +82,9 @@ def write(topology: tree.Topology) -> result.Written:
     """Write each plane as a tree of Slurm's ``topology.yaml``."""
     return result.Written(document.to_yaml([
         {'topology': plane.name, 'cluster_default': i == 0,
-         'tree': {'switches': [_written(node) for node in plane.walk()]}}
+         'tree': {'switches': [
+             {'switch': node.name,
+              **switches.lists_below(node, 'children', 'nodes')}
+             for node in plane.walk()]}}
         for i, plane in enumerate(topology.planes)]),
         result.lost(topology, 'topology.yaml', rates=True, levels=True))
-
-
-def _written(node: tree.Node) -> dict[str, str]:
-    """Return a switch with its children and hosts as YAML keys."""
-    found = {'switch': node.name}
-    if node.children:
-        found['children'] = hostlist.compress(
-            child.name for child in node.children)
-    if node.hosts:
-        found['nodes'] = hostlist.compress(node.hosts)
-    return found

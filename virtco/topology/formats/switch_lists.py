@@ -44,6 +44,19 @@ def expanded(text: object, path: document.Path, field: str,
     return tuple(laws.name(name, path, field) for name in found)
 
 
+def lists_below(node: tree.Node, children: str, hosts: str
+                ) -> dict[str, str]:
+    """Write the lists of a switch's children and hosts that are not empty.
+
+    :param children: key of the list of children.
+    :param hosts: key of the list of hosts.
+    """
+    lists = {children: hostlist.compress(child.name for child
+                                         in node.children),
+             hosts: hostlist.compress(node.hosts)}
+    return {key: text for key, text in lists.items() if text}
+
+
 def grown(plane: str, switches: Sequence[Switch]) -> tuple[tree.Node, ...]:
     """Build the roots, with all that hangs below them.
 

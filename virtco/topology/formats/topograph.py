@@ -92,29 +92,16 @@ def write(topology: tree.Topology) -> result.Written:
                          'one plane beside the accelerators\'')
     instances: dict[str, dict[str, Any]] = {}
     for plane in networks:
-        for root in plane.roots:
-            _collect(root, (), instances)
+        for host, above in plane.chains():
+            instances[host] = {'id': host, 'network_layers': [
+                node.name for node in above]}
     domains = topology.plane(ACCELERATOR)
-    for root in domains.roots if domains is not None else ():
-        inner: dict[str, dict[str, Any]] = {}
-        _collect(root, (), inner)
-        for host, found in inner.items():
-            layers = found['network_layers']
-            labels = {DOMAIN: layers[-1]}
-            if len(layers) > 1:
-                labels[SUB_DOMAIN] = layers[0]
-            instances.setdefault(host, {'id': host})['labels'] = labels
+    for host, above in domains.chains() if domains is not None else ():
+        labels = {DOMAIN: above[-1].name}
+        if len(above) > 1:
+            labels[SUB_DOMAIN] = above[0].name
+        instances.setdefault(host, {'id': host})['labels'] = labels
     return result.Written(
         json.dumps({'instances': list(instances.values())}, indent=1) + '\n',
         result.lost(topology, 'topograph\'s graph', rates=True, levels=any(
             plane.levels for plane in networks)))
-
-
-def _collect(node: tree.Node, above: tuple[str, ...],
-             instances: dict[str, dict[str, Any]]) -> None:
-    """Add each host below a node with its switches, nearest first."""
-    layers = (node.name, *above)
-    for host in node.hosts:
-        instances[host] = {'id': host, 'network_layers': list(layers)}
-    for child in node.children:
-        _collect(child, layers, instances)
