@@ -70,8 +70,16 @@ def grown(plane: str, switches: Sequence[Switch]) -> tuple[tree.Node, ...]:
                              switch.name, 'a name that no other switch has')
         by_name[switch.name] = switch
     for switch in switches:
+        field = f'plane {plane}, switch {switch.name}: children'
         for child in switch.children:
-            _adopt(plane, switch, child, by_name, parent_of)
+            if child not in by_name:
+                raise laws.Wrong(switch.path, field, child,
+                                 'a switch that the file describes')
+            if child in parent_of:
+                raise laws.Wrong(switch.path, field, child,
+                                 'a switch without another parent (it is '
+                                 f'below {parent_of[child]} already)')
+            parent_of[child] = switch.name
     census = laws.Census(plane)
     grown_up: set[str] = set()
 
@@ -91,20 +99,6 @@ def grown(plane: str, switches: Sequence[Switch]) -> tuple[tree.Node, ...]:
                              switch.name,
                              'a switch that is not below itself')
     return roots
-
-
-def _adopt(plane: str, switch: Switch, child: str,
-           by_name: dict[str, Switch], parent_of: dict[str, str]) -> None:
-    """Note a switch's child; refuse an unknown child or a second parent."""
-    field = f'plane {plane}, switch {switch.name}: children'
-    if child not in by_name:
-        raise laws.Wrong(switch.path, field, child,
-                         'a switch that the file describes')
-    if child in parent_of:
-        raise laws.Wrong(switch.path, field, child,
-                         'a switch without another parent (it is below '
-                         f'{parent_of[child]} already)')
-    parent_of[child] = switch.name
 
 
 class Branches:
