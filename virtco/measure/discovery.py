@@ -152,8 +152,8 @@ def loads(found: Sequence[Branch]) -> tuple[Load, ...]:
             order = _spread(chosen, leaf_of) + _spread(everybody - chosen,
                                                        leaf_of)
             for turn in range(TURNS):
-                pairs = _paired(_spread(inside, leaf_of), order, turn,
-                                len(chosen))
+                pairs = rounds.paired(_spread(inside, leaf_of), order, turn,
+                                      len(chosen))
                 if pairs in seen:
                     continue
                 seen.add(pairs)
@@ -167,17 +167,6 @@ def _spread(hosts: Iterable[str], leaf_of: Mapping[str, str]) -> list[str]:
     """Order hosts: the first of each leaf, the second of each, …"""
     by_leaf = rounds.by_leaf(sorted(hosts), leaf_of)
     return rounds.interleaved(by_leaf[leaf] for leaf in sorted(by_leaf))
-
-
-def _paired(members: Sequence[str], peers: Sequence[str], turn: int,
-            n_chosen: int) -> tuple[Pair, ...]:
-    """Pair members with peers, the chosen peers rotated by the turn."""
-    begin = turn * len(members) % max(n_chosen, 1)
-    turned = [*peers[begin:n_chosen], *peers[:begin], *peers[n_chosen:]]
-    n_pairs = min(len(members), len(turned))
-    shift = turn * n_pairs % len(members)
-    senders = [*members[shift:], *members[:shift]][:n_pairs]
-    return tuple(zip(senders, turned[:n_pairs]))
 
 
 def plane(found: Sequence[Branch], hosts: Sequence[str],

@@ -12,7 +12,6 @@ find the sender to be the bottleneck in this way).
 from collections.abc import Mapping
 from collections.abc import Set
 import dataclasses
-import enum
 import heapq
 import operator
 import statistics
@@ -68,14 +67,6 @@ def confidence(age_s: float) -> float:
     return float(0.5 ** (max(0.0, age_s) / HALF_LIFE_S))
 
 
-class _Way(enum.Enum):
-    EGRESS = 'egress'
-    INGRESS = 'ingress'
-
-
-_OPPOSITE = {_Way.EGRESS: _Way.INGRESS, _Way.INGRESS: _Way.EGRESS}
-
-
 class Readings:
     """Newest reading of each pair, and the hosts' rates by them.
 
@@ -85,20 +76,19 @@ class Readings:
     """
 
     def __init__(self) -> None:
-        #: Readings by way, host and peer.
-        self._by_peer: dict[_Way, dict[str, dict[str, history.Reading]]] = {
-            way: {} for way in _Way}
-        self._widest_bps: dict[_Way, dict[str, float]] = {
-            way: {} for way in _Way}
-        self._sides: dict[_Way, dict[str, _Side]] = {way: {} for way in _Way}
+        #: Readings by whether the host sends, host and peer.
+        self._by_peer: dict[bool, dict[str, dict[str, history.Reading]]] = {
+            True: {}, False: {}}
+        self._widest_bps: dict[bool, dict[str, float]] = {True: {}, False: {}}
+        self._sides: dict[bool, dict[str, _Side]] = {True: {}, False: {}}
 
     def add(self, pair: history.Reading) -> None:
         """Take a reading, unless a newer one of the pair is known."""
-        known = self._by_peer[_Way.EGRESS].get(pair.src, {}).get(pair.dst)
+        known = self._by_peer[True].get(pair.src, {}).get(pair.dst)
         if known is not None and known.measured_s > pair.measured_s:
             return
-        self._put(_Way.EGRESS, pair.src, pair.dst, pair)
-        self._put(_Way.INGRESS, pair.dst, pair.src, pair)
+        self._put(True, pair.src, pair.dst, pair)
+        self._put(False, pair.dst, pair.src, pair)
 
     def estimate(self, now_s: float) -> dict[str, HostRate]:
         """Estimate egress and ingress of every host that was measured.
@@ -106,12 +96,12 @@ class Readings:
         Without noise an estimate never exceeds the true rate, and it is the
         true rate as soon as two recent peers are at least as fast.
         """
-        for way, hosts in self._by_peer.items():
+        for sends, hosts in self._by_peer.items():
             for host in hosts:
-                if host not in self._sides[way]:
-                    self._sides[way][host] = self._choose(way, host)
-        out_sides = self._sides[_Way.EGRESS]
-        in_sides = self._sides[_Way.INGRESS]
+                if host not in self._sides[sends]:
+                    self._sides[sends][host] = self._choose(sends, host)
+        out_sides = self._sides[True]
+        in_sides = self._sides[False]
         slow_out = _blamed(out_sides, in_sides)
         slow_in = _blamed(in_sides, out_sides)
         found = {}
@@ -126,31 +116,31 @@ class Readings:
                 _is_bound(host, ingress, slow_in, slow_out))
         return found
 
-    def _put(self, way: _Way, host: str, peer: str, pair: history.Reading
+    def _put(self, sends: bool, host: str, peer: str, pair: history.Reading
              ) -> None:
         """Store a reading, and mark the sides whose rate it may change."""
-        by_peer = self._by_peer[way].setdefault(host, {})
+        by_peer = self._by_peer[sends].setdefault(host, {})
         replaced = by_peer.get(peer)
         by_peer[peer] = pair
-        self._sides[way].pop(host, None)
-        widest_bps = known_bps = self._widest_bps[way].get(host, 0.0)
+        self._sides[sends].pop(host, None)
+        widest_bps = known_bps = self._widest_bps[sends].get(host, 0.0)
         if replaced is not None and replaced.rate_bps >= known_bps:
             widest_bps = max(r.rate_bps for r in by_peer.values())
         widest_bps = max(widest_bps, pair.rate_bps)
         if widest_bps != known_bps:
-            self._widest_bps[way][host] = widest_bps
+            self._widest_bps[sends][host] = widest_bps
             for other in by_peer:
-                self._sides[_OPPOSITE[way]].pop(other, None)
+                self._sides[not sends].pop(other, None)
 
-    def _choose(self, way: _Way, host: str) -> '_Side':
+    def _choose(self, sends: bool, host: str) -> '_Side':
         """Choose the newest readings with peers that were not the limit.
 
         Where hosts differ, a reading with a slow peer says nothing of this
         side, however new. The second widest reading is what a peer must be
         able to do: a single one that is too high shall not silence the rest.
         """
-        by_peer = self._by_peer[way][host]
-        peer_bps = self._widest_bps[_OPPOSITE[way]]
+        by_peer = self._by_peer[sends][host]
+        peer_bps = self._widest_bps[not sends]
         oldest_s = max(map(_MEASURED, by_peer.values())) - STALE_S
         fresh = {peer: reading for peer, reading in by_peer.items()
                  if reading.measured_s >= oldest_s}

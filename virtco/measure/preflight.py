@@ -84,9 +84,7 @@ def plan(hosts: Sequence[str], leaf_of: Mapping[str, str] | None = None
                           if (leaf_of or {}).get(host) != leaf]
                 if len(members) < LEAST_LEAF or len(others) < len(members):
                     continue
-                begin = turn * len(members) % len(others)
-                peers = (others[begin:] + others[:begin])[:len(members)]
-                out = tuple(zip(members, peers))
+                out = rounds.paired(members, others, turn, len(others))
                 found.append(Round(out, True))
                 found.append(Round(tuple((b, a) for a, b in out), True))
     return tuple(found)

@@ -81,6 +81,17 @@ def interleaved(groups: Iterable[Sequence[str]]) -> list[str]:
             if host is not None]
 
 
+def paired(members: Sequence[str], peers: Sequence[str], turn: int,
+           n_chosen: int) -> tuple[Pair, ...]:
+    """Pair members with peers, the chosen peers rotated by the turn."""
+    begin = turn * len(members) % max(n_chosen, 1)
+    turned = [*peers[begin:n_chosen], *peers[:begin], *peers[n_chosen:]]
+    n_pairs = min(len(members), len(turned))
+    shift = turn * n_pairs % len(members)
+    senders = [*members[shift:], *members[:shift]][:n_pairs]
+    return tuple(zip(senders, turned[:n_pairs]))
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Transfer:
     """Amount that a connection of a round sends.

@@ -9,6 +9,7 @@ from benchmarks import discovery as benchmark
 from tests.unit.measure import test_racks
 from virtco import scheduling
 from virtco.measure import discovery
+from virtco.measure import rounds as measure_rounds
 from virtco.model import live
 from virtco.model import uplinks
 from virtco.topology import tree
@@ -278,20 +279,20 @@ def test_a_load_that_its_hosts_limit_shows_no_uplink(into_bps, rate_bps,
     (0, 3, 'ax by'), (1, 3, 'az bx'), (2, 3, 'ay bz'), (0, 2, 'ax by'),
     (1, 0, 'ax by')])
 def test_chosen_peers_take_turns(turn, n_chosen, pairs):
-    found = discovery._paired('ab', 'xyz', turn, n_chosen)
+    found = measure_rounds.paired('ab', 'xyz', turn, n_chosen)
     assert ' '.join(map(''.join, found)) == pairs
-    assert discovery._paired('abc', 'wxyz', 1, 0) == (
+    assert measure_rounds.paired('abc', 'wxyz', 1, 0) == (
         ('a', 'w'), ('b', 'x'), ('c', 'y'))
     # Of more members than peers each has its turn.
-    assert discovery._paired('abc', 'xy', 1, 2) == (('c', 'y'), ('a', 'x'))
-    assert discovery._paired('abc', 'wxyz', 1, 2) == (
+    assert measure_rounds.paired('abc', 'xy', 1, 2) == (('c', 'y'), ('a', 'x'))
+    assert measure_rounds.paired('abc', 'wxyz', 1, 2) == (
         ('a', 'x'), ('b', 'w'), ('c', 'y'))
 
 
 def test_peers_come_from_all_leaves_in_turn():
     leaf_of = dict(a='l2', b='l1', c='l1', d='l2', e='l1')
     assert ''.join(discovery._spread('edcba', leaf_of)) == 'bacde'
-    assert discovery._paired('abc', 'x', 1, 1) == (('b', 'x'),)
+    assert measure_rounds.paired('abc', 'x', 1, 1) == (('b', 'x'),)
 
 
 def test_names_of_the_levels_that_are_kept():

@@ -288,7 +288,7 @@ def test_a_peer_that_does_nine_tenths_of_the_second_best_counts(peer_bps,
     for peer, rate_bps in ('b', 1e8), ('c', 1e8), ('d', peer_bps):
         found.add(_reading('a', peer, rate_bps))
     found.estimate(0.0)
-    side = found._sides[hostrates._Way.EGRESS]['a']
+    side = found._sides[True]['a']
     assert len(side.readings) == n_peers
 
 
