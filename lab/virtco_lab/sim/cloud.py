@@ -105,20 +105,27 @@ def simulate(hosts: Sequence[cluster.Host],
     :raises virtco.exception.PlacementInfeasible: for a group that fits
         nowhere even when all others have gone.
     """
-    cloud = _Cloud(hosts, scheme, seed, config or scheme.config(), leave,
-                   budget_s)
+    return serve(_Cloud(hosts, scheme, seed, config or scheme.config(), leave,
+                        budget_s), groups, on_plan, on_planned)
+
+
+def serve(cloud: '_Cloud', groups: Sequence[group_model.Group],
+          on_plan: Callable[[], object] | None = None,
+          on_planned: Callable[[], object] | None = None) -> Result:
+    """Run groups through a cloud, see :func:`simulate`."""
+    window_s = cloud.scheme.window_s
     todo = collections.deque(sorted(groups, key=lambda g: g.arrival_s))
     waiting: collections.deque[group_model.Group] = collections.deque()
     while todo or waiting:
         next_s = todo[0].arrival_s if todo else math.inf
         if waiting:
-            held_s = _held_until_s(waiting, scheme.window_s)
+            held_s = _held_until_s(waiting, window_s)
             next_s = min(next_s, cloud.next_room_s(), held_s
                          if held_s > cloud.sim.now_s else math.inf)
         cloud.run(next_s, stop_at_end=bool(waiting))
         while todo and todo[0].arrival_s <= cloud.sim.now_s:
             waiting.append(todo.popleft())
-        while batch := _batch(waiting, scheme.window_s, cloud.sim.now_s):
+        while batch := _batch(waiting, window_s, cloud.sim.now_s):
             if on_plan is not None:
                 on_plan()
             try:
