@@ -42,7 +42,6 @@ from virtco.solver import budget as budgets
 from virtco.solver import planner
 from virtco.solver import search
 from virtco.solver.judging import judge
-from virtco.solver.judging import portfolio
 from virtco.solver.model import instance as instances
 from virtco.solver.partition import rounding
 from virtco.solver.stages import proofs
@@ -87,7 +86,7 @@ VARIANTS: dict[str, Change] = {
     'without any local search': replaced(states.State, 'anneal', _nothing),
     'without any set partition': replaced(proofs, 'narrow', _nothing),
     'without rounding': replaced(rounding, 'dive', _nothing),
-    'without proposals': replaced(portfolio, 'applies', _no),
+    'without proposals': replaced(planner, 'is_judged', _no),
     **{f'without proposal of {name}': replaced(planner, 'RIVALS', tuple(
         one for one in planner.RIVALS if one[0] != name))
         for name, _share in planner.RIVALS},

@@ -8,7 +8,6 @@ search short (a note says when it did).
 """
 
 from collections.abc import Callable
-from collections.abc import Iterator
 import dataclasses
 import math
 import random
@@ -22,7 +21,7 @@ from virtco.solver import budget as budgets
 from virtco.solver import choices
 from virtco.solver import residual
 from virtco.solver.bounds import lowerbounds
-from virtco.solver.judging import portfolio
+from virtco.solver.judging import judge
 from virtco.solver.model import caps
 from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
@@ -35,6 +34,8 @@ PLANNERS = ('virtco', 'virtco-printed', 'spread', 'min-cut')
 #: Part of the budget that the online search has where others propose, too,
 #: and who they are, with theirs.
 ONLINE_SHARE = 0.5
+RIVALS = ((snapshot.Method.VIRTCO_PRINTED, 0.3),
+          (snapshot.Method.ISOLATED, 0.1), (snapshot.Method.MIN_CUT, 0.0))
 #: Calls of numpy to make arrays of a problem, and cells for each host and
 #: VM or running coflow.
 BUILD_CALLS = 300
@@ -43,7 +44,6 @@ BUILD_CELLS = 10
 RANK_UNITS = 100.0
 #: Part of the budget that a baseline's bound may take.
 BOUND_SHARE = 0.25
-RIVALS = (('virtco-printed', 0.3), ('isolated', 0.1), ('min-cut', 0.0))
 
 
 def plan(problem: snapshot.PlacementProblem, *,
@@ -80,58 +80,70 @@ def plan(problem: snapshot.PlacementProblem, *,
     task = states.Task(objective, seed, budget, certify, on_incumbent)
     if planner != 'virtco':
         return _baseline(problem, planner, task)
-    if portfolio.applies(problem, objective):
+    if is_judged(problem, objective):
         return _judged(problem, task, budget_s)
     return _answer(*choices.run(_read(problem, budget), task), objective)
 
 
+def is_judged(problem: snapshot.PlacementProblem,
+              objective: snapshot.Objective) -> bool:
+    """Return whether schedules are compared: no pair has a rate of its own."""
+    return (objective == snapshot.Objective.ONLINE and bool(problem.active)
+            and bool(problem.coflows) and problem.pair_rate_bps is None)
+
+
 def _judged(problem: snapshot.PlacementProblem, task: states.Task,
             budget_s: float) -> snapshot.Plan:
-    """Compare the online search's answer with others' by simulation."""
+    """Compare the online search's answer with others by simulation.
+
+    No objective that is cheap enough to search by knows the real schedule:
+    sums of prefix CCTs take sharing for free, residual bandwidth takes it for
+    impossible. Where simulating takes too long, the online answer stands.
+    """
     budget = task.budget
     whole = _read(problem, budget)
     inst = whole.instance()
-    moves = 0
-
-    def searched(problem: snapshot.PlacementProblem,
-                 objective: snapshot.Objective, share: float,
-                 on_incumbent: states.OnIncumbent | None = None
-                 ) -> tuple[np.ndarray, states.Outcome]:
-        nonlocal moves
-        reduced, found = choices.run(_read(problem, budget),
-                                     dataclasses.replace(
-            task, objective=objective, on_incumbent=on_incumbent,
-            budget=budget.slice(1.0, most_s=share * budget_s)))
-        moves += found.moves
-        return reduced.host_index[found.assign], found
-
-    assign, found = searched(problem, task.objective, ONLINE_SHARE,
-                             task.on_incumbent)
-    own = portfolio.Candidate(found.method, assign)
-
-    def proposals() -> Iterator[portfolio.Candidate]:
-        yield own
-        for by, share in RIVALS:
-            if not budget.in_time():
-                return
+    own = _searched(problem, task, ONLINE_SHARE * budget_s)
+    if own.value.cct_s > 0:
+        judged = judge.Judge(inst, budget)
+        least_s = judged.cost_s(own.assign)
+        seen = [own.assign]
+        for method, share in RIVALS:
+            if least_s is None or not budget.in_time():
+                break
             placed: np.ndarray | None
-            if by == 'virtco-printed':
-                placed, _found = searched(residual.residual(problem),
-                                          snapshot.Objective.ISOLATED, share)
-            elif by == 'isolated':
-                placed, _found = searched(
-                    problem, snapshot.Objective.ISOLATED, share)
+            if method is snapshot.Method.MIN_CUT:
+                placed = _by_rule(method, whole, task.seed, budget)
             else:
-                placed = _by_rule(by, whole, task.seed, budget)
-            if placed is not None:
-                yield portfolio.Candidate(by, placed)
+                found = _alone(problem if method is snapshot.Method.ISOLATED
+                               else residual.residual(problem), task,
+                               share * budget_s)
+                placed = found.assign
+                own = dataclasses.replace(own, moves=own.moves + found.moves)
+            if placed is None or any((placed == one).all() for one in seen):
+                continue
+            seen.append(placed)
+            cost_s = judged.cost_s(placed)
+            if cost_s is not None and cost_s < least_s:
+                least_s = cost_s
+                own = dataclasses.replace(own, assign=placed, method=method)
+    return _answer(inst, own, task.objective)
 
-    chosen = own
-    if found.value.cct_s > 0:
-        chosen = portfolio.best(inst, proposals(), budget)
-    return _answer(inst, dataclasses.replace(
-        found, assign=chosen.assign, method=snapshot.Method(chosen.method),
-        moves=moves), task.objective)
+
+def _searched(problem: snapshot.PlacementProblem, task: states.Task,
+              most_s: float) -> states.Outcome:
+    """Search a problem; the answer is by its own hosts."""
+    whole = _read(problem, task.budget)
+    reduced, found = choices.run(whole, dataclasses.replace(
+        task, budget=task.budget.slice(1.0, most_s)))
+    return dataclasses.replace(found, assign=reduced.host_index[found.assign])
+
+
+def _alone(problem: snapshot.PlacementProblem, task: states.Task,
+           most_s: float = math.inf) -> states.Outcome:
+    """Search as if the group were alone, by Algorithm 2 of the paper."""
+    return _searched(problem, states.Task(
+        snapshot.Objective.ISOLATED, task.seed, task.budget), most_s)
 
 
 def _baseline(problem: snapshot.PlacementProblem,
@@ -146,11 +158,8 @@ def _baseline(problem: snapshot.PlacementProblem,
     notes: tuple[str, ...] = ()
     placed: np.ndarray | None
     if planner == 'virtco-printed':
-        reduced, found = choices.run(
-            _read(residual.residual(problem), budget), states.Task(
-                snapshot.Objective.ISOLATED, task.seed, budget))
-        placed = reduced.host_index[found.assign]
-        moves, notes = found.moves, found.notes
+        found = _alone(residual.residual(problem), task)
+        placed, moves, notes = found.assign, found.moves, found.notes
     else:
         # A rule without an end of its own would be another rule.
         placed = _by_rule(planner, whole, task.seed,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The judge against the simulator, and what the portfolio makes of it."""
+"""The judge against the simulator, and what the planner makes of it."""
 
 import dataclasses
 import math
@@ -19,10 +19,10 @@ from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver import planner
 from virtco.solver.judging import judge
-from virtco.solver.judging import portfolio
 from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
 from virtco.solver.model import uplink_arrays as uplinks
+from virtco.solver.stages import search_state as states
 from virtco.solver.starts import feasible
 from virtco_lab.sim import cloud
 from virtco_lab.sim import simulation
@@ -188,36 +188,71 @@ def test_running_coflows_load_uplinks_as_they_load_hosts(problem):
     assert rows[:, :2 * m] == pytest.approx(rows[:, 2 * m:])
 
 
-def test_the_best_schedule_wins_and_the_first_on_a_tie():
-    problem = busy_cloud()
-    inst = instances.build(problem, budgets.unlimited())
-    spread, packed = np.arange(6), 2 + np.arange(6) // 2 % 3
-    chosen = portfolio.best(inst, [
-        portfolio.Candidate('spread', spread),
-        portfolio.Candidate('packed', packed),
-        portfolio.Candidate('again', packed)], budgets.unlimited())
-    assert chosen.method == 'packed'
-    idle = [portfolio.Candidate(name, packed + shift)
-            for name, shift in (('near', 0), ('far', 1))]
-    for first, second in (idle, idle[::-1]):
-        assert portfolio.best(inst, [first, second],
-                              budgets.unlimited()) is first
-    # One placement is simulated once, whoever proposes it.
-    once, twice = budgets.unlimited(), budgets.unlimited()
-    for budget, names in ((once, 'a'), (twice, 'ab')):
-        portfolio.best(inst, [portfolio.Candidate(name, spread)
-                              for name in names], budget)
-    assert once.clock.units == twice.clock.units > 0
+@pytest.fixture
+def proposals(monkeypatch):
+    """Set the hosts of the online search, of its rivals, None for none."""
+    def propose(own, printed, alone, least_cut=None):
+        inst = instances.build(busy_cloud())
+        answers = iter([states.Outcome(
+            assign, objectives.evaluate(inst, assign, ONLINE),
+            snapshot.Method.LOCAL_SEARCH, moves=2)
+            for assign in (own, printed, alone)])
+        monkeypatch.setattr(planner, '_searched', lambda *_: next(answers))
+        monkeypatch.setattr(planner, '_by_rule', lambda *_: least_cut)
+    return propose
+
+
+SPREAD, PACKED = np.arange(6), 2 + np.arange(6) // 2 % 3
+
+
+@pytest.mark.parametrize('placements, method', [
+    ((SPREAD, PACKED, SPREAD), snapshot.Method.VIRTCO_PRINTED),
+    ((SPREAD, SPREAD, PACKED), snapshot.Method.ISOLATED),
+    ((SPREAD, SPREAD, SPREAD, PACKED), snapshot.Method.MIN_CUT),
+    ((PACKED, SPREAD, SPREAD, SPREAD), snapshot.Method.LOCAL_SEARCH),
+    # The first one wins a tie.
+    ((PACKED, PACKED + 1, PACKED + 1), snapshot.Method.LOCAL_SEARCH),
+    ((SPREAD, PACKED, PACKED + 1), snapshot.Method.VIRTCO_PRINTED)])
+def test_the_best_schedule_wins_and_the_first_on_a_tie(proposals, placements,
+                                                       method):
+    proposals(*placements)
+    plan = planner.plan(busy_cloud())
+    chosen = next(one for one in placements if one[0] == 2 or (
+        method is snapshot.Method.LOCAL_SEARCH))
+    assert (plan.hosts, plan.method, plan.iterations) == (
+        tuple(f'h{m}' for m in chosen), method, 6)
+
+
+def test_a_placement_is_simulated_once(proposals):
+    spent = []
+    for alone in (SPREAD, PACKED, SPREAD[::-1]):
+        proposals(SPREAD, PACKED, alone)
+        clock = budgets.Counter()
+        planner.plan(busy_cloud(), clock=clock)
+        spent.append(clock.units)
+    assert spent[0] == spent[1] < spent[2]
+
+
+@pytest.mark.parametrize('answers, moves', [
+    ((None,), 2), ((5.0, None), 6)])
+def test_where_simulating_takes_too_long_the_online_answer_stands(
+        proposals, monkeypatch, answers, moves):
+    proposals(SPREAD, PACKED, PACKED, PACKED)
+    left = list(answers)
+    monkeypatch.setattr(judge.Judge, 'cost_s', lambda *_: left.pop(0))
+    plan = planner.plan(busy_cloud())
+    assert (plan.hosts, plan.iterations, left) == (
+        tuple(f'h{m}' for m in SPREAD), moves, [])
 
 
 def test_online_is_judged_only_where_it_can_be():
     problem = busy_cloud()
-    assert portfolio.applies(problem, ONLINE)
-    assert portfolio.applies(racked(problem, 1e9), ONLINE)
+    assert planner.is_judged(problem, ONLINE)
+    assert planner.is_judged(racked(problem, 1e9), ONLINE)
     for other in (dataclasses.replace(problem, active=()),
                   dataclasses.replace(problem, pair_rate_bps={})):
-        assert not portfolio.applies(other, ONLINE)
-    assert not portfolio.applies(problem, snapshot.Objective.JOINT)
+        assert not planner.is_judged(other, ONLINE)
+    assert not planner.is_judged(problem, snapshot.Objective.JOINT)
 
 
 def test_online_is_never_behind_its_rivals_proposals():

@@ -16,7 +16,6 @@ from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver import planner
 from virtco.solver.judging import foresight
-from virtco.solver.judging import portfolio
 from virtco.solver.model import instance as instances
 from virtco.solver.starts import candidates
 
@@ -52,7 +51,7 @@ def test_online_search_finds_the_optimum(problem):
     best = problems.optimum(problem, problems.online_s)
     hypothesis.assume(best is not None)
     with (mock.patch.object(foresight, 'WEIGHT', 0.0),
-          mock.patch.object(portfolio, 'applies', return_value=False)):
+          mock.patch.object(planner, 'is_judged', return_value=False)):
         plan = planner.plan(problem, budget_s=4)
     assert problems.is_valid(problem, plan.hosts)
     assert close(plan.objective_s, problems.online_s(problem, plan.hosts))

@@ -21,7 +21,6 @@ from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver import planner
 from virtco.solver.judging import foresight
-from virtco.solver.judging import portfolio
 from virtco.solver.model import instance as instances
 from virtco.solver.model import switches
 from virtco.solver.moves import kernel
@@ -78,7 +77,7 @@ def test_online_bounds_hold_under_wishes(problem):
     best = problems.optimum(problem, problems.online_s)
     hypothesis.assume(best is not None)
     with (mock.patch.object(foresight, 'WEIGHT', 0.0),
-          mock.patch.object(portfolio, 'applies', return_value=False)):
+          mock.patch.object(planner, 'is_judged', return_value=False)):
         plan = planner.plan(problem, budget_s=2)
     assert problems.is_valid(problem, plan.hosts)
     assert plan.objective_s <= best * (1 + 1e-6) + 1e-12
