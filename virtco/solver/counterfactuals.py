@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 import math
-from typing import TypeVar
+from typing import Any
 
 from virtco import exception
 from virtco import units
@@ -21,8 +21,6 @@ from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver import planner
 from virtco.solver.model import caps
-
-_Link = TypeVar('_Link', cluster.Host, cluster.Subtree)
 
 #: Changes of each kind that are tried.
 MOST_COFLOWS = 8
@@ -231,23 +229,31 @@ def with_twice(problem: snapshot.PlacementProblem, port: str
     :param port: port as a plan names it, such as ``'h3 egress'``, ``'rack r1
         up'`` or ``'cap of vm-3, 2 Gbit/s out'``.
     """
-    name, _space, way = port.rpartition(' ')
-    if way in ('egress', 'ingress'):
-        column = f'{way}_bps'
-        hosts = tuple(_doubled(host, column) if host.name == name else host
-                      for host in problem.hosts)
-        return (dataclasses.replace(problem, hosts=hosts)
-                if hosts != problem.hosts else None)
-    if way in ('up', 'down'):
-        column = 'uplink_out_bps' if way == 'up' else 'uplink_in_bps'
-        subtrees = tuple(
-            _doubled(one, column) if f'{one.level} {one.name}' == name
-            else one for one in problem.tree.subtrees)
-        return (dataclasses.replace(problem, tree=cluster.Tree(
-            subtrees, problem.tree.leaf_of))
-            if subtrees != problem.tree.subtrees else None)
-    return caps.with_twice(problem, port)
+    for name, link, column in _links(problem):
+        if name == port:
+            twice = dataclasses.replace(
+                link, **{column: 2 * getattr(link, column)})
+            owners: tuple[Sequence[Any], ...] = (
+                problem.hosts, problem.vms, problem.tree.subtrees)
+            hosts, vms, subtrees = (
+                tuple(twice if one is link else one for one in some)
+                for some in owners)
+            return dataclasses.replace(
+                problem, hosts=hosts, vms=vms, tree=cluster.Tree(
+                    subtrees, problem.tree.leaf_of))
+    return None
 
 
-def _doubled(one: _Link, column: str) -> _Link:
-    return dataclasses.replace(one, **{column: 2 * getattr(one, column)})
+def _links(problem: snapshot.PlacementProblem
+           ) -> Iterator[tuple[str, Any, str]]:
+    """Yield the name of each port, its owner and the field with its rate."""
+    for host in problem.hosts:
+        for way in ('egress', 'ingress'):
+            yield f'{host.name} {way}', host, f'{way}_bps'
+    for one in problem.tree.subtrees:
+        for way, column in (('up', 'uplink_out_bps'),
+                            ('down', 'uplink_in_bps')):
+            yield f'{one.level} {one.name} {way}', one, column
+    for vm in problem.vms:
+        for column in caps.WAYS:
+            yield caps.port_name(vm, column), vm, column

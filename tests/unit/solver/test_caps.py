@@ -152,7 +152,8 @@ def test_explanations_double_a_cap():
         if reason.kind == 'rate']
     assert reason.subject == 'cap of vm-3, 2 Gbit/s out'
     assert (reason.cct_s, reason.instead_of_s) == (2, 4)
-    assert caps.with_twice(problem, 'cap of vm-4, 2 Gbit/s out') is None
+    assert counterfactuals.with_twice(
+        problem, 'cap of vm-4, 2 Gbit/s out') is None
 
 
 @pytest.mark.parametrize('doubled', range(3))
@@ -161,9 +162,10 @@ def test_one_cap_is_doubled_and_all_else_stays(doubled):
                            ingress_cap_bps=2e9) for i in range(3))
     problem = problems.fig_1_problem(vms=vms)
     twice = dataclasses.replace(vms[doubled], ingress_cap_bps=4e9)
-    assert caps.with_twice(problem, f'cap of vm-{doubled}, 2 Gbit/s in') == (
-        dataclasses.replace(problem, vms=tuple(
-            twice if i == doubled else vm for i, vm in enumerate(vms))))
+    assert counterfactuals.with_twice(
+        problem, f'cap of vm-{doubled}, 2 Gbit/s in') == (
+            dataclasses.replace(problem, vms=tuple(
+                twice if i == doubled else vm for i, vm in enumerate(vms))))
 
 
 @pytest.mark.parametrize('way', caps.WAYS)

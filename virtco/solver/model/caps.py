@@ -34,18 +34,6 @@ def port_name(vm: cluster.Vm, way: str) -> str:
             f'{"out" if way == WAYS[0] else "in"}')
 
 
-def with_twice(problem: snapshot.PlacementProblem, port: str
-               ) -> snapshot.PlacementProblem | None:
-    """Return the problem with a cap twice as high; None for no such cap."""
-    for i, vm in enumerate(problem.vms):
-        for way in WAYS:
-            if port_name(vm, way) == port:
-                twice = dataclasses.replace(vm, **{way: 2 * getattr(vm, way)})
-                return dataclasses.replace(problem, vms=(
-                    *problem.vms[:i], twice, *problem.vms[i + 1:]))
-    return None
-
-
 def slowest(problem: snapshot.PlacementProblem) -> tuple[float, str]:
     """Find the slowest cap for all coflows: its time, in s, and its name.
 
