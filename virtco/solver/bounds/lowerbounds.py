@@ -71,7 +71,7 @@ def anchored_sets(inst: instances.Instance, upper_s: float,
     :param growths: how often the limit on the search tree grows.
     """
     compare = COMPARE_CELLS * inst.n_hosts * min(inst.n_hosts, COMPARED)
-    if upper_s <= 0 or not any(len(arcs[0]) for arcs in inst.arcs) or (
+    if upper_s <= 0 or not inst.sent.any() or (
             not budget.holds(compare)):
         return Bound(0.0)
     budget.spend_numpy(0, compare)
@@ -135,11 +135,7 @@ def _guard(lower_s: float, upper_s: float) -> float:
 
 def by_traffic(inst: instances.Instance) -> np.ndarray:
     """Sort the nodes by falling bytes sent and received."""
-    total = np.zeros(inst.n_nodes)
-    for src, dst, size_bytes in inst.arcs:
-        np.add.at(total, src, size_bytes)
-        np.add.at(total, dst, size_bytes)
-    return np.argsort(-total, kind='stable')
+    return np.argsort(-inst.exchanged.sum(axis=1), kind='stable')
 
 
 def hose_s_per_byte(inst: instances.Instance) -> np.ndarray:
