@@ -16,6 +16,7 @@ from virtco.measure import preflight
 from virtco.topology import tree
 from virtco.topology.formats import plain
 from virtco.wire import check as wire
+from virtco.wire import topology as topology_wire
 from virtco_lab.emulation import hosts_only
 from virtco_lab.emulation import switches
 
@@ -72,8 +73,8 @@ def run(n_trials: int, n_healthy: int, seed: int = 0
     truth = plane()
     hosts = sorted(truth.hosts())
     with hosts_only.cloud(truth, LINK_BPS, debug=True) as cloud:
-        cloud.ask(lambda client: client.change_topology(
-            plain.dump(tree.Topology((truth,)))['planes']))
+        cloud.ask(topology_wire.IMPORT,
+                  plain.dump(tree.Topology((truth,)))['planes'])
         time.sleep(2.0)  # until the controller's tree is the new one
         healthy = []
         for _ in range(n_healthy):

@@ -3,11 +3,9 @@
 """Client of REST v1 over a keystoneauth adapter.
 
 Light on purpose: keystoneauth, which OpenStack's clients share, msgspec, and
-nothing of the controller but the description of its operations, from which
-the methods are made.
+nothing of the controller but the description of its operations.
 """
 
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 import os
@@ -23,21 +21,7 @@ from keystoneauth1 import session as ks_session
 import msgspec
 
 from virtco import exception
-from virtco.wire import check as check_wire
-from virtco.wire import coflow_bodies as coflow_wire
-from virtco.wire import group as group_wire
-from virtco.wire import health as health_wire
-from virtco.wire import host as host_wire
-from virtco.wire import notification as notification_wire
 from virtco.wire import operation as wire
-from virtco.wire import placement as placement_wire
-from virtco.wire import plan as plan_wire
-from virtco.wire import probe as probe_wire
-from virtco.wire import profile as profile_wire
-from virtco.wire import project as project_wire
-from virtco.wire import rate as rate_wire
-from virtco.wire import setting as setting_wire
-from virtco.wire import topology as topology_wire
 
 DEFAULT_URL = 'http://127.0.0.1:8791'
 DEFAULT_TIMEOUT_S = 10.0
@@ -88,33 +72,11 @@ def arrange(operation: wire.Operation[Any], args: Iterable[Any],
     return path, body, query
 
 
-def _method(operation: wire.Operation[_A]) -> Callable[..., _A]:
-    """Make a method of an operation."""
-    def method(self: 'Client', /, *args: Any, **given: Any) -> _A:
-        return self.call(operation, *args, **given)
-
-    method.__doc__ = operation.summary
-    return method
-
-
-def _only(operation: wire.Operation[Any]) -> Any:
-    """Make a method that returns the only field of the answer."""
-    (field,) = operation.answer.__struct_fields__
-    whole = _method(operation)
-
-    def method(self: 'Client', /, *args: Any, **given: Any) -> Any:
-        return getattr(whole(self, *args, **given), field)
-
-    method.__doc__ = operation.summary
-    return method
-
-
 class Client:
     """Calls of one controller; every call is bounded in time.
 
-    Arguments are parameters of the path, fields of the body and parameters of
-    the query, in this order; None is as not given. Methods return the type
-    of the operation's answer, or the value of its only field.
+    :meth:`call` asks for any operation of :mod:`virtco.wire`, such as
+    ``client.call(coflow_bodies.SHOW, coflow_id)``.
 
     :param url: address of the controller; None reads ``VIRTCO_URL``.
     :param session: keystoneauth session that authenticates; None for a
@@ -176,62 +138,15 @@ class Client:
             **{name: error[name] for name in ('field', 'value', 'limit')
                if name in error})
 
-    coflows: Callable[..., list[coflow_wire.Coflow]] = _only(coflow_wire.LIST)
-    coflow = _method(coflow_wire.SHOW)
-    register = _method(coflow_wire.REGISTER)
-    announce: Callable[..., list[coflow_wire.Coflow]] = _only(
-        coflow_wire.ANNOUNCE)
-    change_coflow = _method(coflow_wire.CHANGE)
-    delete_coflow = _method(coflow_wire.DELETE)
-    events: Callable[..., list[coflow_wire.Event]] = _only(coflow_wire.EVENTS)
-    projects: Callable[..., list[project_wire.Project]] = _only(
-        project_wire.LIST)
-    change_project = _method(project_wire.CHANGE)
-    profiles: Callable[..., list[profile_wire.Counted]] = _only(
-        profile_wire.LIST)
-    profile = _method(profile_wire.SHOW)
-    apps: Callable[..., list[profile_wire.Launched]] = _only(
-        profile_wire.LIST_APPS)
-    app = _method(profile_wire.SHOW_APP)
-    forget_app = _method(profile_wire.FORGET_APP)
-    hosts: Callable[..., list[host_wire.Host]] = _only(host_wire.LIST)
-    host = _method(host_wire.SHOW)
-    forget_host = _method(host_wire.FORGET)
-    drain = _method(host_wire.DRAIN)
-    undrain = _method(host_wire.UNDRAIN)
-    policy = _method(host_wire.POLICY)
-    check = _method(check_wire.ORDER)
-    checks = _method(check_wire.LIST)
-    check_state = _method(check_wire.SHOW)
-    performers = _method(rate_wire.PERFORMERS)
-    rates: Callable[..., list[rate_wire.MeasuredPair]] = _only(rate_wire.LIST)
-    matrix = _method(rate_wire.MATRIX)
-    ask_probes: Callable[..., str] = _only(probe_wire.ORDER)
-    asked_probes = _method(probe_wire.SHOW)
-    probes = _method(probe_wire.SCHEDULE)
-    place = _method(placement_wire.PLACE)
-    placement = _method(placement_wire.SHOW)
-    explanation = _method(placement_wire.EXPLAIN)
-    plan = _method(plan_wire.PLAN)
-    advice: Callable[..., list[plan_wire.Move]] = _only(plan_wire.MOVES)
-    advise: Callable[..., list[plan_wire.Move]] = _only(plan_wire.LOOK)
-    tree = _method(group_wire.TREE)
-    mapping = _method(group_wire.MAPPING)
-    clusters = _method(group_wire.CLUSTERS)
-    settings = _method(setting_wire.SHOW)
-    change_settings = _method(setting_wire.CHANGE)
-    history: Callable[..., list[setting_wire.Changed]] = _only(
-        setting_wire.HISTORY)
-    topology = _method(topology_wire.SHOW)
-    change_topology = _method(topology_wire.IMPORT)
-    capacity = _method(topology_wire.CAPACITY)
-    delete_plane = _method(topology_wire.DELETE)
-    notify: Callable[..., bool] = _only(notification_wire.POST)
-    health = _method(health_wire.SHOW)
-
     def call(self, operation: wire.Operation[_A], /, *args: Any,
              **given: Any) -> _A:
-        """Ask for an operation; it raises the errors of :meth:`request`."""
+        """Ask for an operation; return a value of its answer's type.
+
+        Arguments are parameters of the path, fields of the body and
+        parameters of the query, in this order; None is as not given.
+
+        :raises virtco.exception.VirtcoException: as :meth:`request` does.
+        """
         path, body, query = arrange(operation, args, given)
         found = self.request(operation.method, path, body, query,
                              operation.failed_status)

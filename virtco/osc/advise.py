@@ -83,12 +83,12 @@ class Advise(base.Command):
         for operation in SIZES[:2]:
             size = getattr(args, operation)
             if size is not None:
-                return self.client.tree(
-                    args.group, root=args.root,
+                return self.client.call(
+                    wire.TREE, args.group, root=args.root,
                     size_bytes=_size_bytes(size, f'--{operation}'),
                     operation=operation, **of_group)
-        return self.client.mapping(
-            args.group, **of_group,
+        return self.client.call(
+            wire.MAPPING, args.group, **of_group,
             tm=None if args.tm is None else base.decode_json(
                 '--tm', args.tm, self.text_of(args.tm)),
             all_reduce_bytes=None if args.all_reduce is None

@@ -66,8 +66,8 @@ class Capacity(base.Lister):
         demand = nova_facts.flavor(session, args.flavor)
         free = (_free(args.free) if args.free is not None
                 else nova_facts.free(session, demand))
-        found = self.client.capacity(
-            flavor=demand, level=args.level, plane=args.plane,
+        found = self.client.call(
+            wire.CAPACITY, flavor=demand, level=args.level, plane=args.plane,
             vms=args.vms or None, hosts=[{'host': name, 'free': left}
                                          for name, left in free.items()])
         domains = found.domains

@@ -61,11 +61,11 @@ class ListCoflows(base.Lister):
     def entries(self, args: Any) -> Sequence[msgspec.Struct]:
         client = self.client
         if args.state not in (None, *UNPLANNED):
-            return client.coflows(args.project_id, args.state)
-        found = [c for c in client.coflows(args.project_id)
+            return client.call(wire.LIST, args.project_id, args.state).coflows
+        found = [c for c in client.call(wire.LIST, args.project_id).coflows
                  if args.all or c.state != 'retired']
         unplanned = [one for one in _unplanned(
-            client.events(args.project_id), found)
+            client.call(wire.EVENTS, args.project_id).events, found)
             if args.state in (None, one.state)]
         return unplanned if args.state else [*found, *unplanned]
 
@@ -81,10 +81,11 @@ class ShowCoflow(base.ShowOne):
              'of a server'),)
 
     def entry(self, args: Any) -> msgspec.Struct:
-        asked, coflows = args.coflow_id, self.client.coflows()
+        asked, coflows = args.coflow_id, self.client.call(wire.LIST).coflows
         if any(asked in (c.id, c.name, c.group_name) for c in coflows):
             return super().entry(args)
-        unplanned = [one for one in _unplanned(self.client.events(), coflows)
+        events = self.client.call(wire.EVENTS).events
+        unplanned = [one for one in _unplanned(events, coflows)
                      if asked in (one.id, one.name)]
         return unplanned[-1] if unplanned else super().entry(args)
 
@@ -180,7 +181,7 @@ class ListEvents(base.Lister):
             return super().entries(args)
         self.row = setting_wire.Changed
         self.shown = ['at', 'who', 'what', 'before', 'after']
-        return self.client.history()
+        return self.client.call(setting_wire.HISTORY).changes
 
 
 PRIORITY = (
@@ -276,14 +277,15 @@ class CreatePlan(base.Lister):
                 field='--patience', value=most_s,
                 limit=f'0 to {MOST_PATIENCE_S:g} seconds')
         if not most_s:
-            return self.client.plan(**body)
+            return self.client.call(plan_wire.PLAN, **body)
         began_s = time.monotonic()
-        alone_s = _cct_s(self.client.plan(**body | {'alone': True}))
+        alone_s = _cct_s(self.client.call(
+            plan_wire.PLAN, **body | {'alone': True}))
         first_s: float | None = None
         while True:
             waited_s = time.monotonic() - began_s
             try:
-                plan = self.client.plan(**body)
+                plan = self.client.call(plan_wire.PLAN, **body)
                 cct_s, why = _cct_s(plan), f'{plan.bottleneck} decides'
             except exception.PlacementInfeasible as error:
                 if waited_s >= most_s:

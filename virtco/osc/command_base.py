@@ -28,6 +28,7 @@ from virtco.cmd import entry
 from virtco.osc import table_columns as columns
 from virtco.topology import tree
 from virtco.topology.formats import plain
+from virtco.wire import coflow_bodies as coflow_wire
 from virtco.wire import host as host_wire
 from virtco.wire import operation
 from virtco.wire import topology as wire
@@ -275,7 +276,7 @@ def topology_of(planes: Sequence[wire.Plane]) -> tree.Topology:
 def hosts_of(client: v1.Client) -> list[host_wire.Host] | None:
     """List the hosts; None where the caller may not know of them."""
     try:
-        return client.hosts()
+        return client.call(host_wire.LIST).hosts
     except exception.Forbidden:
         return None
 
@@ -285,7 +286,7 @@ def find_coflow(client: v1.Client, name_or_id: str) -> str:
 
     Among several of a name the one that is not over is meant.
     """
-    found = [c for c in client.coflows()
+    found = [c for c in client.call(coflow_wire.LIST).coflows
              if name_or_id in (c.id, c.name, c.group_name)]
     exact = [c for c in found if c.id == name_or_id]
     live = [c for c in found if c.state not in ('done', 'retired')]
@@ -306,10 +307,11 @@ def find_instance(client: v1.Client, name_or_id: str) -> str:
         return str(uuid.UUID(name_or_id))
     except ValueError:
         pass
-    of_groups = {one.group: one.id for one in client.coflows(
-        server=name_or_id)}
+    of_groups = {one.group: one.id for one in client.call(
+        coflow_wire.LIST, server=name_or_id).coflows}
     found = {member.instance_uuid for coflow_id in of_groups.values()
-             for member in client.coflow(coflow_id).members or ()
+             for member in client.call(
+                 coflow_wire.SHOW, coflow_id).members or ()
              if member.display_name == name_or_id
              and member.instance_uuid is not None}
     if not found:

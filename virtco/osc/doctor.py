@@ -10,6 +10,9 @@ from virtco import problems
 from virtco.client import v1
 from virtco.osc import command_base as base
 from virtco.osc import doctor_findings as findings
+from virtco.wire import coflow_bodies as coflow_wire
+from virtco.wire import health as health_wire
+from virtco.wire import host as host_wire
 
 
 class Doctor(base.Lister):
@@ -49,9 +52,10 @@ class Doctor(base.Lister):
             return [findings.of_problem('VC-050', str(error))]
         found = findings.examine(answers)
         if args.coflow is not None and findings.serves(answers.health):
-            coflow = client.coflow(base.find_coflow(client, args.coflow))
+            coflow = client.call(coflow_wire.SHOW, base.find_coflow(
+                client, args.coflow))
             found += findings.examine_coflow(coflow, {
-                host: client.host(host).classes or []
+                host: client.call(host_wire.SHOW, host).classes or []
                 for host in sorted(filter(None, set(coflow.hosts)))})
         return found
 
@@ -61,11 +65,13 @@ class Doctor(base.Lister):
 
 
 def _answers(client: v1.Client) -> findings.Answers:
-    health = client.health()
+    health = client.call(health_wire.SHOW)
     if not findings.serves(health):
         return findings.Answers(health, (), (), (), time.time())
-    return findings.Answers(health, client.coflows(), client.events(),
-                            base.hosts_of(client), time.time())
+    return findings.Answers(
+        health, client.call(coflow_wire.LIST).coflows,
+        client.call(coflow_wire.EVENTS).events, base.hosts_of(client),
+        time.time())
 
 
 def _of_file(path: str) -> list[findings.Finding]:

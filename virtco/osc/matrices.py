@@ -32,7 +32,7 @@ def ended(client: v1.Client, found: check_wire.Check, timeout_s: float
                 f'Check {found.check_id} is not over after '
                 f'{timeout_s:g} s; virtco measure check --list shows it.')
         time.sleep(POLL_S)
-        found = client.check_state(found.check_id)
+        found = client.call(check_wire.SHOW, found.check_id)
     if found.state == 'failed':
         raise osc_exceptions.CommandError(
             'The check failed; see the log of the controller.')
@@ -95,8 +95,9 @@ class Check(base.Lister):
                 **msgspec.structs.asdict(one), n_hosts=len(one.hosts),
                 n_findings=len(one.findings), subjects=', '.join(
                     f'{found.kind} {found.subject}' for found in one.findings))
-                    for one in client.checks().checks]
-        found = client.check(
+                    for one in client.call(check_wire.LIST).checks]
+        found = client.call(
+            check_wire.ORDER,
             None if args.hosts is None else args.hosts.split(','),
             args.group)
         found = ended(client, found, args.timeout)
@@ -128,7 +129,7 @@ class ListRates(base.Lister):
             return super().entries(args)
         self.row = rate_wire.Performer
         self.shown = ['host', 'egress_bps', 'ingress_bps', 'rtt_s', 'reasons']
-        found = self.client.performers()
+        found = self.client.call(rate_wire.PERFORMERS)
         if found.estimator is not None:
             self.tell(
                 f'Long-term rates by {found.estimator}, Norm(N_E) '
@@ -157,7 +158,8 @@ class Matrix(base.Command):
                       help='Draw a heat map: PNG, SVG or PDF'))
 
     def take_action(self, args: Any) -> None:
-        found = self.client.matrix(
+        found = self.client.call(
+            rate_wire.MATRIX,
             args.kind, args.statistic, args.at, hosts=args.hosts or None)
         if args.plot is not None:
             base.save_plot('virtco.measure.heatmap', found, args.plot)

@@ -23,7 +23,9 @@ from virtco.measure import crosstraffic
 from virtco.osc import command_base as base
 from virtco.osc import table_columns as columns
 from virtco.topology import tree
+from virtco.wire import host as host_wire
 from virtco.wire import probe as wire
+from virtco.wire import topology as topology_wire
 
 _POLL_S = 0.5
 #: Every two of them measure together.
@@ -38,9 +40,9 @@ ShowProbes = base.declared(base.ShowOne, wire.SCHEDULE, example='-f json')
 def _ask(client: v1.Client, pairs: Sequence[Pair], **request: Any
          ) -> list[wire.Result]:
     """Measure pairs; a result without a rate has failed."""
-    probe_id = client.ask_probes(pairs=[list(pair) for pair in pairs],
-                                 **request)
-    while not (found := client.asked_probes(probe_id)).done:
+    probe_id = client.call(wire.ORDER, pairs=[list(pair) for pair in pairs],
+                           **request).id
+    while not (found := client.call(wire.SHOW, probe_id)).done:
         time.sleep(_POLL_S)
     by_pair = {(one.src, one.dst): one for one in found.results}
     return [by_pair[pair] for pair in pairs]
@@ -107,8 +109,8 @@ class Calibrate(base.Lister):
             # Not only after minutes.
             _replace(args.write, None)
         client = self.client
-        names = (args.hosts.split(',') if args.hosts else
-                 [host.host for host in client.hosts()][:10])
+        names = (args.hosts.split(',') if args.hosts else [
+            host.host for host in client.call(host_wire.LIST).hosts[:10]])
         pairs = list(zip(names[::2], names[1::2]))
         if not pairs:
             raise exception.Invalid(field='hosts', value=len(names),
@@ -229,7 +231,7 @@ class Paths(base.Lister):
     def _interference(self, paths: Sequence[Pair], args: Any
                       ) -> list[_Interference]:
         client = self.client
-        plane = base.topology_of(client.topology().planes).plane(
+        plane = base.topology_of(client.call(topology_wire.SHOW).planes).plane(
             args.plane) or tree.Plane()
         alone = {path: _bulk(client, [path], args.seconds)[0][0]
                  for path in paths}
@@ -253,7 +255,8 @@ def _cross_traffic(client: v1.Client, path: Pair, lasts_s: float
     """Estimate the connections beside one of a measurement."""
     src, dst = path
     path_bps = calibration.tcp_bps(min(
-        client.host(src).egress_bps, client.host(dst).ingress_bps))
+        client.call(host_wire.SHOW, src).egress_bps,
+        client.call(host_wire.SHOW, dst).ingress_bps))
     ((rate_bps, windows_bytes),) = _bulk(client, [path], lasts_s)
     others = crosstraffic.of_windows(windows_bytes, path_bps)
     if not others:

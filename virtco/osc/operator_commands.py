@@ -38,10 +38,10 @@ class ListHosts(base.Lister):
             self.row = host_wire.Class
             self.shown = ['name', 'prio', 'rate_bps', 'observed_bps',
                           'backlog_bytes']
-            return self.client.host(args.classes).classes or []
+            return self.client.call(host_wire.SHOW, args.classes).classes or []
         return [_Counted(**msgspec.structs.asdict(host),
                          n_coflows=len(host.coflows))
-                for host in self.client.hosts()]
+                for host in self.client.call(host_wire.LIST).hosts]
 
 
 class SetHost(base.ShowOne):
@@ -66,8 +66,8 @@ class SetHost(base.ShowOne):
 
     def entry(self, args: Any) -> host_wire.Drained:
         if args.drain:
-            return self.client.drain(args.host, args.reason)
-        self.client.undrain(args.host)
+            return self.client.call(host_wire.DRAIN, args.host, args.reason)
+        self.client.call(host_wire.UNDRAIN, args.host)
         return host_wire.Drained(host=args.host, drain=None,
                                  drain_reason=None, drain_since=None)
 
@@ -111,8 +111,9 @@ class ExplainPlacement(base.Lister):
 
     def entries(self, args: Any) -> Sequence[msgspec.Struct]:
         instance = base.find_instance(self.client, args.instance)
-        found = self.client.placement(instance)
-        explained = self.client.explanation(instance, args.budget)
+        found = self.client.call(placement_wire.SHOW, instance)
+        explained = self.client.call(placement_wire.EXPLAIN, instance,
+                                     args.budget)
         self.tell(_summary(found, explained))
         if not args.reasons:
             return found.hosts
@@ -171,8 +172,9 @@ class ListAdvice(base.Lister):
                       help='Time of the search, with --now'))
 
     def entries(self, args: Any) -> list[plan_wire.Move]:
-        client = self.client
-        return client.advise(args.budget) if args.now else client.advice()
+        found = (self.client.call(plan_wire.LOOK, args.budget) if args.now
+                 else self.client.call(plan_wire.MOVES))
+        return found.moves
 
 
 class SetSettings(base.Change):

@@ -41,7 +41,7 @@ class ShowProfile(base.Lister):
         base.argument('group', help='Name or id; the latest of a name'))
 
     def entries(self, args: Any) -> list[_Pair]:
-        found = self.client.profile(args.group, args.project_id)
+        found = self.client.call(wire.SHOW, args.group, args.project_id)
         self.tell(_summary(found))
         # Only the largest pairs are predicted.
         return [_Pair(pair.src, pair.dst, pair.size_bytes,

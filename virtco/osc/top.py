@@ -14,6 +14,8 @@ from virtco import screenshot
 from virtco.client import v1
 from virtco.osc import command_base as base
 from virtco.osc import overview
+from virtco.wire import coflow_bodies as coflow_wire
+from virtco.wire import host as host_wire
 
 #: Hosts whose classes are asked for, one call each.
 MOST_HOSTS = 64
@@ -98,7 +100,8 @@ def _look(client: v1.Client, args: Any) -> console.Group:
 
 def ask(client: v1.Client, project_id: str | None) -> overview.Seen:
     """Ask a controller for its coflows and, if allowed, its hosts."""
-    coflows, hosts = client.coflows(project_id), base.hosts_of(client)
+    coflows = client.call(coflow_wire.LIST, project_id).coflows
+    hosts = base.hosts_of(client)
     if hosts is not None and len(hosts) <= MOST_HOSTS:
-        hosts = [client.host(host.host) for host in hosts]
+        hosts = [client.call(host_wire.SHOW, host.host) for host in hosts]
     return overview.Seen(coflows, hosts, time.time(), client.url)

@@ -21,6 +21,7 @@ from virtco.topology import tree
 from virtco.topology.formats import document
 from virtco.topology.formats import plain
 from virtco.topology.formats import result
+from virtco.wire import check as check_wire
 from virtco.wire import topology as wire
 
 #: Changes and hosts beyond these are counted, not listed.
@@ -99,7 +100,8 @@ class Import(base.Command):
     def _measured(self, args: Any) -> result.Read:
         """Measure a plane, with the names of the existing one."""
         client = self.client
-        found = matrices.ended(client, client.check(
+        found = matrices.ended(client, client.call(
+            check_wire.ORDER,
             args.hosts and args.hosts.split(','), purpose='discover'),
             args.timeout)
         self.tell(f'{matrices.effort(found)}.\n')
@@ -107,7 +109,7 @@ class Import(base.Command):
             return result.Read(tree.Topology(()))
         (plane,) = base.topology_of(found.planes).planes
         name = args.plane or tree.FRONT_END
-        old = base.topology_of(client.topology().planes)
+        old = base.topology_of(client.call(wire.SHOW).planes)
         return _renamed(result.Read(tree.Topology((dataclasses.replace(
             naming.renamed(plane, old.plane(name)), name=name),))),
             _names(args.levels))
@@ -122,7 +124,7 @@ def _renamed(read: result.Read, levels: tuple[str, ...]) -> result.Read:
 def _change(asked: base.Command, planes: list[dict[str, Any]], applied: bool
             ) -> None:
     """Print the changes that these planes make, and apply them if wanted."""
-    found = asked.client.change_topology(planes, dry_run=not applied)
+    found = asked.client.call(wire.IMPORT, planes, dry_run=not applied)
     changes = found.changes
     out = asked.app.stdout.write
     plane = None
@@ -180,7 +182,7 @@ class Show(base.Command):
                       help='Draw one plane into a PNG, SVG or PDF'))
 
     def take_action(self, args: Any) -> None:
-        found = self.client.topology()
+        found = self.client.call(wire.SHOW)
         topology = _chosen(found, args.plane)
         out = self.app.stdout.write
         if args.plot is not None:

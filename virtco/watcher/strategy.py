@@ -149,7 +149,9 @@ Time to wait for the controller, in seconds; with ``budget_s`` that long more.
         """List moves, the best first."""
         budget_s = self._parameter('budget_s')
         client = self._client(self.config.timeout_s + budget_s)
-        return client.advise(budget_s) if budget_s else client.advice()
+        found = (client.call(wire.LOOK, budget_s) if budget_s
+                 else client.call(wire.MOVES))
+        return found.moves
 
     def _client(self, timeout_s: float) -> v1.Client:
         url = self.config.controller_url

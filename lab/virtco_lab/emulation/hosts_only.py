@@ -6,16 +6,13 @@ There are neither VMs nor Nova: only what hypervisors measure of each other.
 The controller is not told the tree.
 """
 
-from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
 import pathlib
 import tempfile
 import time
-from typing import TypeVar
 
-from virtco.client import v1
 from virtco.topology import tree
 from virtco.wire import check as wire
 from virtco_lab.emulation import switches
@@ -23,24 +20,18 @@ from virtco_lab.emulation import testbed
 
 #: Time after which a host's report tells where it is reached.
 _REACHED_S = 0.2
-T = TypeVar('T')
 
 
 class Cloud(testbed.Testbed):
     """Controller and edge modules on hosts without VMs."""
 
-    def ask(self, function: Callable[[v1.Client], T]) -> T:
-        """Call the controller's API from where it can be reached."""
-        return self.inside(lambda: function(self._controller))
-
     def check(self, hosts: Sequence[str] | None = None,
               purpose: str = 'check') -> wire.Check:
         """Run a check or discovery of these hosts, or of all, to its end."""
-        begun = self.ask(lambda client: client.check(hosts, purpose=purpose))
+        begun = self.ask(wire.ORDER, hosts, purpose=purpose)
 
         def state() -> wire.Check:
-            return self.ask(lambda client: client.check_state(
-                begun.check_id))
+            return self.ask(wire.SHOW, begun.check_id)
 
         self._wait(lambda: state().state not in ('waiting', 'running'),
                    f'the end of the {purpose}', self._planner,

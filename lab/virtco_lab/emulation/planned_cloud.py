@@ -18,6 +18,8 @@ import tenacity
 
 from virtco import exception
 from virtco.client import v1
+from virtco.wire import notification as notification_wire
+from virtco.wire import placement as placement_wire
 from virtco_lab.emulation import nova_client
 
 _PROJECT = '6f70656e737461636b20342065766572'
@@ -124,7 +126,7 @@ class PlannedCloud:
     def _notify(self, event_type: str, payload: dict[str, str | None]
                 ) -> None:
         """Send a notification, repeatedly until the controller takes it."""
-        self._controller.notify(event_type, payload)
+        self._controller.call(notification_wire.POST, event_type, payload)
 
     def _ask(self, made: str, name: str, row: int, n_vms: int,
              hints: dict[str, str], n_slots: int, reservation: str,
@@ -134,8 +136,8 @@ class PlannedCloud:
         :param among: free slots by host to choose from; the controller's plan
             decides. None: all hosts; the first that it allows is used.
         """
-        answer = self._controller.place(
-            made, project_id=project, user_id=project,
+        answer = self._controller.call(
+            placement_wire.PLACE, made, project_id=project, user_id=project,
             display_name=f'{name}-{row}', reservation_id=reservation,
             launch_index=row, num_instances=n_vms, hints=hints, metadata={},
             flavor={'vcpus': n_slots, 'memory_mb': n_slots * _SLOT_MEMORY_MB,

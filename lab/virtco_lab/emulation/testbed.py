@@ -18,6 +18,9 @@ import requests
 
 from virtco.client import v1
 from virtco.wire import host as host_wire
+from virtco.wire import operation as operation_wire
+from virtco.wire import rate as rate_wire
+from virtco.wire import setting as setting_wire
 from virtco_lab.emulation import fabric as fabric_module
 from virtco_lab.emulation import janitor
 from virtco_lab.emulation import namespaces
@@ -207,7 +210,7 @@ class Testbed:
         def is_measured() -> bool:
             left.difference_update(
                 (pair.src, pair.dst)
-                for pair in self.inside(self._controller.rates))
+                for pair in self.ask(rate_wire.LIST).pairs)
             return not left
 
         try:
@@ -238,13 +241,18 @@ class Testbed:
 
     def controller_hosts(self) -> dict[str, host_wire.Host]:
         """Read the controller's state of each hypervisor, by name."""
-        found = self.inside(self._controller.hosts)
-        return {entry.host: entry for entry in found
+        return {entry.host: entry for entry in self.ask(host_wire.LIST).hosts
                 if entry.host in self.config.hosts}
 
     def change_settings(self, settings: dict[str, str]) -> None:
         """Change settings of the running controller through its API."""
-        self.inside(lambda: self._controller.change_settings(**settings))
+        self.ask(setting_wire.CHANGE, **settings)
+
+    def ask(self, operation: operation_wire.Operation[T], *args: typing.Any,
+            **given: typing.Any) -> T:
+        """Call an operation of the API in the control namespace."""
+        return self.inside(lambda: self._controller.call(
+            operation, *args, **given))
 
     def inside(self, function: collections.abc.Callable[[], T],
                what: str = 'an answer of the controller',
@@ -373,8 +381,8 @@ class Testbed:
         found.clear()
         known = self.controller_hosts()
         for host in self.config.hosts:
-            policy = self.inside(functools.partial(self._services.policy,
-                                                   host))
+            policy = self.inside(functools.partial(
+                self._services.call, host_wire.POLICY, host))
             if known[host].applied_generation != policy.generation:
                 return False
             found |= {(host, flow.src_ip, flow.dst_ip)

@@ -97,7 +97,7 @@ class Bed(measure.Datacentre):
 
     def coflows(self) -> Sequence[coflow_bodies.Coflow]:
         """Return the controller's coflows."""
-        return self.inside(self._controller.coflows)
+        return self.ask(coflow_bodies.LIST).coflows
 
     def _launch(self, coflows: Sequence[claims.Coflow],
                 claimed: Sequence[claims.Claim], hosts: Hosts | None
@@ -149,9 +149,10 @@ class Bed(measure.Datacentre):
     def _announce(self, one: claims.Coflow, claim: claims.Claim) -> None:
         """Tell the sizes of a group that was launched without them."""
         group = one.coflow.name
-        self._controller.announce(group, _TOLD, misled.hint(
-            dataclasses.replace(one, coflow=dataclasses.replace(
-                one.coflow, name=_TOLD)), claim)[hints.TM])
+        told = misled.hint(dataclasses.replace(
+            one, coflow=dataclasses.replace(one.coflow, name=_TOLD)), claim)
+        self._controller.call(coflow_bodies.ANNOUNCE, group, _TOLD,
+                              told[hints.TM])
 
     def _pairs(self, coflows: Sequence[claims.Coflow], groups: Groups,
                told: Sequence[claims.Claim | None]

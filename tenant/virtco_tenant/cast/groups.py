@@ -11,6 +11,8 @@ from typing import Any
 
 from virtco import exception
 from virtco.client import v1
+from virtco.wire import coflow_bodies as coflow_wire
+from virtco.wire import group as group_wire
 from virtco_tenant import session
 
 #: Seconds between announcements of the bytes left, and after the last one
@@ -33,7 +35,7 @@ class Group:
 
     def __init__(self, group: str):
         self._client = v1.Client(session=session.of_environment())
-        found = self._client.clusters(group)
+        found = self._client.call(group_wire.CLUSTERS, group)
         self._id: str = found.group_id
         self._names = [set(filter(None, (*member.addresses,
                                          member.display_name,
@@ -63,12 +65,12 @@ class Group:
                 flows.append([src, dst, size_bytes])
         if not flows:
             return []
-        return [coflow.id for coflow in self._client.announce(
-            self._id, name, {'n': len(self._names), 'flows': flows},
-            EXPIRES_S)]
+        return [coflow.id for coflow in self._client.call(
+            coflow_wire.ANNOUNCE, self._id, name,
+            {'n': len(self._names), 'flows': flows}, EXPIRES_S).coflows]
 
     def end(self, coflow_id: str) -> None:
-        self._client.change_coflow(coflow_id, state='done')
+        self._client.call(coflow_wire.CHANGE, coflow_id, state='done')
 
 
 @contextlib.contextmanager

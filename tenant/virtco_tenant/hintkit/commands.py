@@ -521,8 +521,8 @@ class FromObserved(_Maker):
 
     def make(self, args: Any) -> made.Made:
         clients = self.app.client_manager
-        found: wire.Profile = clients.coflow.profile(
-            args.group, None if args.project is None
+        found: wire.Profile = clients.coflow.call(
+            wire.SHOW, args.group, None if args.project is None
             else projects.find(clients.session, args.project))
         if found.tm is None:
             raise exception.NotFound(what='Traffic of group', id=args.group)

@@ -3,11 +3,10 @@
 """A controller's plan for a hint, without reserving anything."""
 
 from collections import Counter
-from typing import Any
-from typing import Protocol
 
 from virtco import exception
 from virtco import units
+from virtco.client import v1
 from virtco.wire import host as host_wire
 from virtco.wire import plan as plan_wire
 from virtco_tenant.hintkit import figures
@@ -18,17 +17,7 @@ from virtco_tenant.hintkit import screen
 SLOT = {'vcpus': 1, 'memory_mb': 1, 'disk_gb': 1}
 
 
-class Controller(Protocol):
-    """The methods of :class:`virtco.client.v1.Client` that are used."""
-
-    def hosts(self) -> list[host_wire.Host]:
-        ...
-
-    def plan(self, **request: Any) -> plan_wire.Plan:
-        ...
-
-
-def ask(client: Controller, found: figures.Figures,
+def ask(client: v1.Client, found: figures.Figures,
         slots: int) -> tuple[plan_wire.Plan | None, str]:
     """Ask the controller for a plan; return it and the text to show.
 
@@ -37,12 +26,13 @@ def ask(client: Controller, found: figures.Figures,
     :param slots: VMs that each of the controller's hosts has room for.
     """
     try:
-        hosts = client.hosts()
+        hosts = client.call(host_wire.LIST).hosts
         if len(found.vms) > slots * len(hosts):
             return None, screen.wrap(
                 f'What-if: {len(found.vms)} VMs do not fit onto '
                 f'{len(hosts)} hosts with {slots} slots each (--slots).')
-        plan = client.plan(
+        plan = client.call(
+            plan_wire.PLAN,
             groups=[{'name': found.hint.coflow_name, 'tm': found.text,
                      'flavor': SLOT}],
             hosts=[{'host': host.host, 'free': {

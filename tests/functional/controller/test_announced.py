@@ -12,6 +12,8 @@ from tests.functional.controller import harness
 from virtco import exception
 from virtco.client import v1
 from virtco.osc import shell
+from virtco.wire import coflow_bodies as coflow_wire
+from virtco.wire import group as group_wire
 
 HINT = '[[0, 10000000], [0, 0]]'
 BACK = [[0, 0], [5000000, 0]]
@@ -26,8 +28,9 @@ def launched(make):
 
 
 def announce(tenant, name='model', tm=BACK, **values):
-    return v1.Client(tenant.controller.url).announce(
-        'a', name, tm, project_id=tenant.project, **values)
+    return v1.Client(tenant.controller.url).call(
+        coflow_wire.ANNOUNCE,
+        'a', name, tm, project_id=tenant.project, **values).coflows
 
 
 def names(edge):
@@ -89,8 +92,9 @@ def test_what_is_wrong_is_refused_and_nothing_is_written(launched):
         {'name': 'x', 'iterations': 2, 'tm': BACK}])
     refused(tenant, 'expires_s', expires_s=1e9)
     with pytest.raises(exception.NotFound):
-        v1.Client(tenant.controller.url).announce(
-            'a', 'model', BACK, project_id='another')
+        v1.Client(tenant.controller.url).call(
+            coflow_wire.ANNOUNCE,
+            'a', 'model', BACK, project_id='another').coflows
     assert [c['name'] for c in tenant.coflows()] == ['a']
 
 
@@ -128,8 +132,8 @@ def test_a_killed_controller_keeps_coflows_and_ids_of_clusters(launched):
 
     def clusters():
         return [member.cluster for member in v1.Client(
-            tenant.controller.url).clusters(
-                'a', project_id=tenant.project).members]
+            tenant.controller.url).call(
+                group_wire.CLUSTERS, 'a', project_id=tenant.project).members]
 
     before = clusters()
     tenant.controller.stop(9)

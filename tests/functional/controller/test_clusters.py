@@ -2,13 +2,14 @@
 
 """A tenant learns which of its VMs share a rack or a host, and no more."""
 
-import functools
 
 import pytest
 
 from tests.functional.controller import harness
 from virtco import exception
 from virtco.client import v1
+from virtco.wire import group as group_wire
+from virtco.wire import topology as topology_wire
 from virtco_tenant.cast import demand
 from virtco_tenant.cast import groups
 from virtco_tenant.cast import peers as cast_peers
@@ -27,7 +28,7 @@ def controller(tmp_path_factory):
 def launched(controller):
     """Two VMs on each of four hosts, which are in two racks."""
     tenant = controller.tenant()
-    v1.Client(controller.url).change_topology([{
+    v1.Client(controller.url).call(topology_wire.IMPORT, [{
         'name': 'front-end', 'nodes': [
             {'name': name, 'uplink': 1e9,
              'hosts': [tenant.host(host) for host in hosts]}
@@ -37,8 +38,8 @@ def launched(controller):
 
 
 def _clusters(tenant, level=None, group='a'):
-    found = v1.Client(tenant.controller.url).clusters(
-        group, level=level, project_id=tenant.project)
+    found = v1.Client(tenant.controller.url).call(
+        group_wire.CLUSTERS, group, level=level, project_id=tenant.project)
     return [member.cluster for member in found.members], found
 
 
@@ -76,9 +77,14 @@ def own(launched, monkeypatch):
     monkeypatch.setenv('VIRTCO_URL', tenant.controller.url)
     monkeypatch.delenv('OS_AUTH_TYPE', raising=False)
     # Without keystone nobody is of a project.
-    for name in ('clusters', 'announce'):
-        monkeypatch.setattr(v1.Client, name, functools.partialmethod(
-            getattr(v1.Client, name), project_id=tenant.project))
+    call = v1.Client.call
+
+    def of_project(self, operation, /, *args, **given):
+        if 'project_id' in operation.parameters:
+            given['project_id'] = tenant.project
+        return call(self, operation, *args, **given)
+
+    monkeypatch.setattr(v1.Client, 'call', of_project)
     return groups.Group('a'), labels, found
 
 
@@ -136,4 +142,5 @@ def test_wrong_groups_and_levels_are_refused(launched):
     with pytest.raises(exception.Invalid, match='one of host, rack'):
         _clusters(tenant, 'pod')
     with pytest.raises(exception.NotFound):
-        v1.Client(tenant.controller.url).clusters('a', 'another')
+        v1.Client(tenant.controller.url).call(group_wire.CLUSTERS, 'a',
+                                              'another')

@@ -10,6 +10,7 @@ from tests.functional.controller import harness
 from virtco import exception
 from virtco.client import v1
 from virtco.osc import shell
+from virtco.wire import profile as profile_wire
 
 APART = {'h0': 1, 'h1': 1}
 WIRE = 1.0456
@@ -46,7 +47,7 @@ def shown(tenant, name, size_bytes):
 
     def found():
         try:
-            profile = client.profile(name, tenant.project)
+            profile = client.call(profile_wire.SHOW, name, tenant.project)
         except exception.NotFound:
             return None
         return profile if profile.size_bytes >= size_bytes else None
@@ -148,10 +149,12 @@ def test_the_next_launch_of_an_application_gets_what_was_learned(
     harness.wait_for(lambda: tenant.coflow('one')['size_bytes'] > 7.9e7,
                      'the estimated size')
     client = v1.Client(tenant.controller.url)
-    learned = client.app('sort', project_id=tenant.project)
+    learned = client.call(profile_wire.SHOW_APP, 'sort',
+                          project_id=tenant.project)
     assert learned.size_bytes == pytest.approx(8e7, rel=1e-3)
     assert 'gather' in learned.how
-    larger = client.app('sort', n_vms=5, project_id=tenant.project)
+    larger = client.call(profile_wire.SHOW_APP, 'sort', n_vms=5,
+                         project_id=tenant.project)
     assert larger.tm == {'pattern': 'gather', 'senders': 4,
                             'size': pytest.approx(8e7, rel=1e-3)}
 
@@ -181,10 +184,10 @@ def test_the_next_launch_of_an_application_gets_what_was_learned(
     assert shell.main(['--controller-url', tenant.controller.url, 'app',
                        'show', 'sort', '--project', tenant.project]) == 0
     assert 'gather' in capsys.readouterr().out
-    client.forget_app('sort', tenant.project)
+    client.call(profile_wire.FORGET_APP, 'sort', tenant.project)
     assert launch('six', 40, 3)['n_flows'] == 6
     with pytest.raises(exception.NotFound):
-        client.app('sort', project_id=tenant.project)
+        client.call(profile_wire.SHOW_APP, 'sort', project_id=tenant.project)
 
 
 def test_an_application_alone_has_bounds(tenant):

@@ -12,6 +12,7 @@ from tests.functional.controller import harness
 from virtco import exception
 from virtco.client import v1
 from virtco.osc import shell
+from virtco.wire import topology as topology_wire
 
 RACKS = '''
 planes:
@@ -45,8 +46,8 @@ def cli(controller, capsys):
     call.controller = controller
     yield call
     client = v1.Client(controller.url)
-    for plane in client.topology().planes:
-        client.delete_plane(plane.name)
+    for plane in client.call(topology_wire.SHOW).planes:
+        client.call(topology_wire.DELETE, plane.name)
 
 
 def test_import_is_a_dry_run_until_applied(cli, tmp_path):
@@ -130,11 +131,11 @@ def test_the_api_reads_the_document_itself(cli):
     client = v1.Client(cli.controller.url)
     plane = {'name': 'front-end', 'nodes': [
         {'name': 'r1', 'hosts': ['n1', 'n2'], 'uplink': 1e10}]}
-    found = client.change_topology([plane])
+    found = client.call(topology_wire.IMPORT, [plane])
     assert found.applied
     generation = found.generation
     with pytest.raises(exception.Conflict):
-        client.change_topology([plane], generation=generation + 1)
+        client.call(topology_wire.IMPORT, [plane], generation=generation + 1)
     for nodes, told in (
             ([{'name': 'r1', 'hosts': ['n1', 'n1']}], 'r1: hosts'),
             ([{'name': 'r1', 'uplink': -1}], 'node r1: uplink'),
@@ -142,9 +143,9 @@ def test_the_api_reads_the_document_itself(cli):
             ([{'name': 'r1', 'x': 1}], 'node'),
             ([{'name': 'r1', 'hosts': 'n[0-999999]'}], '100000')):
         with pytest.raises(exception.Invalid) as error:
-            client.change_topology([plane | {'nodes': nodes}])
+            client.call(topology_wire.IMPORT, [plane | {'nodes': nodes}])
         assert told in str(error.value)
-    assert client.topology().generation == generation
+    assert client.call(topology_wire.SHOW).generation == generation
 
 
 def test_a_picture(cli, tmp_path):
@@ -161,10 +162,11 @@ def test_a_picture(cli, tmp_path):
 def test_another_process_hears_of_it(cli, make, tmp_path):
     other = make({'database': {
         'connection': f'sqlite:///{cli.controller.database}'}}, 'other')
-    v1.Client(cli.controller.url).change_topology(
-        [{'name': 'front-end', 'nodes': [{'name': 'r1'}]}])
+    v1.Client(cli.controller.url).call(
+        topology_wire.IMPORT, [{'name': 'front-end', 'nodes': [
+            {'name': 'r1'}]}])
     harness.wait_for(
-        lambda: v1.Client(other.url).topology().planes,
+        lambda: v1.Client(other.url).call(topology_wire.SHOW).planes,
         'the topology in the other process')
 
 
@@ -173,8 +175,9 @@ def test_json_in_the_answer_is_what_is_sent(cli):
     plane = {'name': 'a', 'levels': [{'name': 'rack'}], 'nodes': [
         {'name': 'r1', 'uplink': {'up': '10Gbit', 'down': '5Gbit'},
          'hosts': 'n[1-2]'}]}
-    client.change_topology([plane])
-    assert msgspec.to_builtins(client.topology().planes) == [plane]
+    client.call(topology_wire.IMPORT, [plane])
+    found = client.call(topology_wire.SHOW)
+    assert msgspec.to_builtins(found.planes) == [plane]
 
 
 GATHER = ('[[0, 0, 0, "30MB"], [0, 0, 0, "30MB"], [0, 0, 0, "30MB"], '
@@ -183,7 +186,7 @@ GATHER = ('[[0, 0, 0, "30MB"], [0, 0, 0, "30MB"], [0, 0, 0, "30MB"], '
 
 def put_racks(tenant, uplink_bps, free=None):
     """Racks h0 h1 and h2 h3 of 100 Mbit/s hosts, with edges."""
-    v1.Client(tenant.controller.url).change_topology([{
+    v1.Client(tenant.controller.url).call(topology_wire.IMPORT, [{
         'name': 'front-end', 'nodes': [
             {'name': name, 'uplink': uplink_bps,
              'hosts': [tenant.host(h) for h in hosts]}

@@ -7,6 +7,8 @@ import pytest
 from tests.netns import gear
 from tests.netns.probe import test_measured_hosts as measured
 from virtco.client import v1
+from virtco.wire import check as check_wire
+from virtco.wire import host as host_wire
 from virtco_lab.emulation import namespaces
 from virtco_lab.emulation import process
 from virtco_lab.emulation import services
@@ -32,13 +34,14 @@ def test_the_host_at_half_speed_is_found(fabric, children, tmp_path):
     def ask(function):
         return namespaces.call(fabric.control, function)
 
-    check_id = ask(lambda: client.check(measured.HOSTS)).check_id
+    check_id = ask(lambda: client.call(
+        check_wire.ORDER, measured.HOSTS)).check_id
     process.wait_until(
-        lambda: ask(lambda: client.check_state(check_id)).state not in (
-            'waiting', 'running'), 'the end of the check', children,
-        interval_s=0.3)
-    found = ask(lambda: client.check_state(check_id))
-    shown = ask(lambda: client.host('h2'))
+        lambda: ask(lambda: client.call(
+            check_wire.SHOW, check_id)).state not in ('waiting', 'running'),
+        'the end of the check', children, interval_s=0.3)
+    found = ask(lambda: client.call(check_wire.SHOW, check_id))
+    shown = ask(lambda: client.call(host_wire.SHOW, 'h2'))
     assert found.state == 'done'
     assert {(one.kind, one.subject) for one in found.findings} == {
         ('host-egress', 'h2'), ('host-ingress', 'h2')}

@@ -260,12 +260,11 @@ class Controller:
         self.error = error
         self.asked = None
 
-    def hosts(self):
+    def call(self, operation, **request):
         if self.error:
             raise self.error
-        return HOSTS
-
-    def plan(self, **request):
+        if operation == host_wire.LIST:
+            return host_wire.Hosts(HOSTS)
         self.asked = request
         return controllers.made(
             plan_wire.Plan, cct_s=2.5, lower_bound_s=2.0,
@@ -298,7 +297,9 @@ def test_a_group_that_just_fits_is_asked_about():
     (11, '0, 1, 2, 3, 4, 5, 6, 7, 8, …')])
 def test_long_names_and_many_rows_are_cut(n, rows):
     class Long(Controller):
-        def plan(self, **request):
+        def call(self, operation, **request):
+            if operation == host_wire.LIST:
+                return host_wire.Hosts(HOSTS)
             return controllers.made(
                 plan_wire.Plan, cct_s=1, lower_bound_s=1, bottleneck='none',
                 bound_scope='any', vms=[
@@ -455,7 +456,8 @@ def test_the_title_tells_what_kind_of_hint_it_is(hint, words):
 
 
 def test_a_group_that_does_not_fit_is_not_asked_about():
-    client = types.SimpleNamespace(hosts=lambda: HOSTS)
+    client = types.SimpleNamespace(
+        call=lambda operation: host_wire.Hosts(HOSTS))
     screen = ' '.join(running.hint(
         'check', '{"pattern": "ring", "n": 5, "size": 5}', '--controller',
         'x', '--slots', '1', client=client).split())

@@ -575,7 +575,7 @@ def test_a_hint_is_made_of_what_was_observed(seen):
         pattern='as seen', pairs=[{'is_seen': True}, {'is_seen': True},
                                   {'is_seen': seen}])
     client = types.SimpleNamespace(
-        profile=lambda *args: asked.append(args) or found)
+        call=lambda _operation, *args: asked.append(args) or found)
     screen = ' '.join(running.hint(
         'from-observed', 'sort', '--project', 'p', client=client).split())
     assert asked == [('sort', 'p')]

@@ -14,15 +14,10 @@ import msgspec
 from msgspec import inspect
 import requests
 
+from virtco.api import routes
 from virtco.client import v1
-from virtco.wire import operation
 
 URL = 'http://controller.test'
-_OPERATIONS = [
-    found for module in vars(v1).values() if isinstance(module,
-                                                        types.ModuleType)
-    for found in vars(module).values()
-    if isinstance(found, operation.Operation)]
 _EMPTY = {inspect.StrType: '', inspect.IntType: 0, inspect.FloatType: 0.0,
           inspect.BoolType: False}
 
@@ -65,7 +60,7 @@ def _empty(info):
 
 def _answer(method, path, body):
     """Return a whole body of the operation's answer."""
-    for one in _OPERATIONS:
+    for one in routes.OPERATIONS:
         if one.method == method and one.answer is not type(None) and (
                 re.fullmatch(re.sub('{.*?}', '[^/]+', one.path), path)):
             return _whole(inspect.type_info(one.answer), body)

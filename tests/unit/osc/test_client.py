@@ -16,6 +16,20 @@ from tests.unit.api import service
 from virtco import exception
 from virtco.client import v1
 from virtco.osc import plugin
+from virtco.wire import check as check_wire
+from virtco.wire import coflow_bodies as coflow_wire
+from virtco.wire import group as group_wire
+from virtco.wire import health as health_wire
+from virtco.wire import host as host_wire
+from virtco.wire import notification as notification_wire
+from virtco.wire import placement as placement_wire
+from virtco.wire import plan as plan_wire
+from virtco.wire import probe as probe_wire
+from virtco.wire import profile as profile_wire
+from virtco.wire import project as project_wire
+from virtco.wire import rate as rate_wire
+from virtco.wire import setting as setting_wire
+from virtco.wire import topology as topology_wire
 
 URL = 'http://controller.test'
 PAIR = [[0, 7, 0], [0, 0, 0], [5, 0, 0]]
@@ -76,130 +90,146 @@ def answer(api):
 
 
 @pytest.fixture
-def client(answer):
-    return client_of(answer)
+def call(answer):
+    return client_of(answer).call
 
 
-def test_coflows(client):
-    one, = client.coflows('p', 'active')
-    assert client.coflows('q') == client.coflows(state='done') == []
-    assert client.coflow(one.id).members
-    made_ = client.register('m', PAIR, 'q')
+def test_coflows(call):
+    one, = call(coflow_wire.LIST, 'p', 'active').coflows
+    for given in ({'project_id': 'q'}, {'state': 'done'}):
+        assert call(coflow_wire.LIST, **given).coflows == []
+    assert call(coflow_wire.SHOW, one.id).members
+    made_ = call(coflow_wire.REGISTER, 'm', PAIR, 'q')
     assert (made_.name, made_.project_id) == ('m', 'q')
-    assert client.register('m', PAIR).project_id == 'p'
-    assert client.change_coflow(one.id, weight=2.5).weight == 2.5
-    client.delete_coflow(made_.id)
+    assert call(coflow_wire.REGISTER, 'm', PAIR).project_id == 'p'
+    assert call(coflow_wire.CHANGE, one.id, weight=2.5).weight == 2.5
+    call(coflow_wire.DELETE, made_.id)
     with pytest.raises(exception.NotFound):
-        client.coflow(made_.id)
-    announced, = client.announce('a', 'next', PAIR, 7, 'p')
+        call(coflow_wire.SHOW, made_.id)
+    announced, = call(coflow_wire.ANNOUNCE, 'a', 'next', PAIR, 7,
+                      'p').coflows
     assert (announced.name, announced.expires) == (
         'next', service.NOW_S + 7)
-    later, = client.announce('a', 'later', PAIR)
+    later, = call(coflow_wire.ANNOUNCE, 'a', 'later', PAIR).coflows
     assert later.expires == service.NOW_S + 3600
     with pytest.raises(exception.NotFound):
-        client.announce('a', 'next', PAIR, project_id='q')
-    assert client.events() == client.events('q') == []
+        call(coflow_wire.ANNOUNCE, 'a', 'next', PAIR, project_id='q')
+    assert call(coflow_wire.EVENTS).events == []
+    assert call(coflow_wire.EVENTS, 'q').events == []
 
 
-def test_projects_and_profiles(client):
-    assert client.change_project('p', weight=3).weight == 3
-    assert [one.project_id for one in client.projects()] == ['p']
-    assert client.profiles() == client.apps('q') == []
-    for ask in (lambda: client.profile('x', 'q'),
-                lambda: client.app('x', n_vms=5),
-                lambda: client.forget_app('x')):
+def test_projects_and_profiles(call):
+    assert call(project_wire.CHANGE, 'p', weight=3).weight == 3
+    one, = call(project_wire.LIST).projects
+    assert one.project_id == 'p'
+    assert call(profile_wire.LIST).profiles == []
+    assert call(profile_wire.LIST_APPS, 'q').apps == []
+    for ask in (lambda: call(profile_wire.SHOW, 'x', 'q'),
+                lambda: call(profile_wire.SHOW_APP, 'x', n_vms=5),
+                lambda: call(profile_wire.FORGET_APP, 'x')):
         with pytest.raises(exception.NotFound):
             ask()
     with pytest.raises(exception.VirtcoException, match='n_vms'):
-        client.app('x', n_vms=1)
+        call(profile_wire.SHOW_APP, 'x', n_vms=1)
 
 
-def test_hosts(client):
-    assert {one.host for one in client.hosts()} == (
+def test_hosts(call):
+    assert {one.host for one in call(host_wire.LIST).hosts} == (
         service.EGRESS_BPS.keys())
-    assert client.host('h1').classes
-    assert client.policy('h1').host == 'h1'
-    assert client.drain('h1', 'fans').drain_reason == 'fans'
-    client.undrain('h1')
-    assert client.host('h1').drain is None
-    assert len(client.history()) == 2
+    assert call(host_wire.SHOW, 'h1').classes
+    assert call(host_wire.POLICY, 'h1').host == 'h1'
+    assert call(host_wire.DRAIN, 'h1', 'fans').drain_reason == 'fans'
+    call(host_wire.UNDRAIN, 'h1')
+    assert call(host_wire.SHOW, 'h1').drain is None
+    assert len(call(setting_wire.HISTORY).changes) == 2
     with pytest.raises(exception.Conflict, match='h1 has 1 VMs'):
-        client.forget_host('h1')
+        call(host_wire.FORGET, 'h1')
     with pytest.raises(exception.NotFound, match='a b%'):
-        client.coflow('a b%')
+        call(coflow_wire.SHOW, 'a b%')
 
 
-def test_measurements(client, api, monkeypatch):
+def test_measurements(call, api, monkeypatch):
     monkeypatch.setattr(api.rooms.decide.orders, '_leads', False)
-    for ask, hosts in ((lambda: client.check(['h0', 'h2']), ['h0', 'h2']),
-                       (lambda: client.check(group='p-a'),
-                        ['h0', 'h1', 'h2'])):
-        check = ask()
+    for given, hosts in (({'hosts': ['h0', 'h2']}, ['h0', 'h2']),
+                         ({'group': 'p-a'}, ['h0', 'h1', 'h2'])):
+        check = call(check_wire.ORDER, **given)
         assert check.purpose == 'check'
-        assert sorted(client.check_state(check.check_id).hosts) == hosts
-    assert len(client.checks().checks) == 2
+        found = call(check_wire.SHOW, check.check_id)
+        assert sorted(found.hosts) == hosts
+    assert len(call(check_wire.LIST).checks) == 2
     api.rooms.state.report('h7', made.report())
-    assert client.check(purpose='discover').purpose == 'discover'
-    assert client.rates() == [] and client.performers().hosts == []
-    matrix = client.matrix('rate', 'latest', at=5)
+    found = call(check_wire.ORDER, purpose='discover')
+    assert found.purpose == 'discover'
+    assert call(rate_wire.LIST).pairs == []
+    assert call(rate_wire.PERFORMERS).hosts == []
+    matrix = call(rate_wire.MATRIX, 'rate', 'latest', at=5)
     assert (matrix.kind, matrix.statistic, matrix.hosts) == (
         'rate', 'latest', [])
     with pytest.raises(exception.Invalid, match='h0'):
-        client.matrix('latency', hosts='h0,h1')
-    probe = client.ask_probes(pairs=[['h0', 'h1']], kind='bulk')
-    assert client.asked_probes(probe).done is False
+        call(rate_wire.MATRIX, 'latency', hosts='h0,h1')
+    probe = call(probe_wire.ORDER, pairs=[['h0', 'h1']], kind='bulk').id
+    assert call(probe_wire.SHOW, probe).done is False
     monkeypatch.setattr(api.rooms.decide.orders, '_leads', True)
-    assert client.probes().enabled
+    assert call(probe_wire.SCHEDULE).enabled
 
 
-def test_placements(client):
+def test_placements(call):
     for row in range(2):
-        found = client.place(f'g{row}', **service.placement(row))
+        found = call(placement_wire.PLACE, f'g{row}',
+                     **service.placement(row))
         assert found.status == 'planned'
-    assert client.placement('g1').row == 1
-    assert client.explanation('g1', 0.001).findings == []
-    assert client.advice() == client.advise() == client.advise(0.001) == []
-    plan = client.plan(groups=[{'name': 'n', 'tm': PAIR, 'flavor': {
-        'vcpus': 1, 'memory_mb': 1, 'disk_gb': 1}}], hosts=[
+    assert call(placement_wire.SHOW, 'g1').row == 1
+    assert call(placement_wire.EXPLAIN, 'g1', 0.001).findings == []
+    for asked in ((plan_wire.MOVES,), (plan_wire.LOOK,),
+                  (plan_wire.LOOK, 0.001)):
+        assert call(*asked).moves == []
+    plan = call(plan_wire.PLAN, groups=[
+        {'name': 'n', 'tm': PAIR, 'flavor': {
+            'vcpus': 1, 'memory_mb': 1, 'disk_gb': 1}}], hosts=[
             {'host': 'big', 'free': {'vcpus': 3, 'memory_mb': 9,
                                      'disk_gb': 9}}])
     assert len(plan.vms) == 3
-    client.notify('instance.delete.end', {'nova_object.data': {'uuid': 'g1'}})
-    assert client.placement('g1').host_now is None
+    call(notification_wire.POST, 'instance.delete.end',
+         {'nova_object.data': {'uuid': 'g1'}})
+    assert call(placement_wire.SHOW, 'g1').host_now is None
 
 
-def test_advice_for_a_group(client):
-    tree = client.tree('a', 'p', 'reduce', 2, 5e6, 'median')
+def test_advice_for_a_group(call):
+    tree = call(group_wire.TREE, 'a', 'p', 'reduce', 2, 5e6, 'median')
     assert (tree.root, tree.size_bytes, tree.operation,
             tree.matrix) == (2, 5e6, 'reduce', 'median')
-    assert client.tree('a').root == 0
-    mapping = client.mapping('a', PAIR, matrix='median')
+    assert call(group_wire.TREE, 'a').root == 0
+    mapping = call(group_wire.MAPPING, 'a', PAIR, matrix='median')
     assert (mapping.matrix, mapping.size_bytes) == ('median', 12)
-    assert client.mapping('a', all_reduce_bytes=8e6).size_bytes == 8e6
-    assert client.clusters('a', level='host').level == 'host'
-    for ask in (client.tree, client.mapping, client.clusters):
+    mapping = call(group_wire.MAPPING, 'a', all_reduce_bytes=8e6)
+    assert mapping.size_bytes == 8e6
+    assert call(group_wire.CLUSTERS, 'a', level='host').level == 'host'
+    for one in (group_wire.TREE, group_wire.MAPPING, group_wire.CLUSTERS):
         with pytest.raises(exception.NotFound):
-            ask('a', project_id='q')
+            call(one, 'a', project_id='q')
 
 
-def test_settings_and_topology(client):
-    assert client.change_settings(order='sebf') == client.settings()
-    dry = client.change_topology([PLANE], dry_run=True)
-    assert not dry.applied and client.topology().planes == []
+def test_settings_and_topology(call):
+    changed = call(setting_wire.CHANGE, order='sebf')
+    assert changed == call(setting_wire.SHOW)
+    dry = call(topology_wire.IMPORT, [PLANE], dry_run=True)
+    assert not dry.applied and call(topology_wire.SHOW).planes == []
     with pytest.raises(exception.Conflict):
-        client.change_topology([PLANE], generation=9)
-    assert client.change_topology([PLANE], generation=0).applied
+        call(topology_wire.IMPORT, [PLANE], generation=9)
+    assert call(topology_wire.IMPORT, [PLANE], generation=0).applied
     room = {'flavor': FLAVOR, 'level': 'leaf', 'hosts': [
         {'host': 'h0', 'free': {'vcpus': 4, 'memory_mb': 9, 'disk_gb': 9}}]}
-    found = client.capacity(**room, vms=[1], plane='front-end')
+    found = call(topology_wire.CAPACITY, **room, vms=[1],
+                 plane='front-end')
     assert found.domains[0].groups == {'1': 2}
-    assert len(client.capacity(**room).domains[0].groups) == 5
+    found = call(topology_wire.CAPACITY, **room)
+    assert len(found.domains[0].groups) == 5
     with pytest.raises(exception.NotFound):
-        client.capacity(**room, plane='back')
-    client.delete_plane('front-end')
-    assert client.topology().planes == []
+        call(topology_wire.CAPACITY, **room, plane='back')
+    call(topology_wire.DELETE, 'front-end')
+    assert call(topology_wire.SHOW).planes == []
     # Of one that fails or starts, too.
-    assert client.health().status == 'failing'
+    assert call(health_wire.SHOW).status == 'failing'
 
 
 @pytest.mark.parametrize('code, kind', [
@@ -217,7 +247,7 @@ def test_errors_come_back(code, kind):
         '{"error": {"code": "%s", "detail": "so", "field": "f", "x": 1}}'
         % code).encode()))
     with pytest.raises(kind) as caught:
-        client.settings()
+        client.call(setting_wire.SHOW)
     assert type(caught.value) is kind and str(caught.value) == 'so'
     assert caught.value.kwargs == {'field': 'f'}
 
@@ -228,13 +258,13 @@ def test_errors_come_back(code, kind):
     (404, b'{"error": {}}', 'HTTP 404')])
 def test_answers_of_somebody_else(status, content, why):
     with pytest.raises(exception.ControllerUnavailable, match=why):
-        client_of(lambda *_: (status, content)).settings()
+        client_of(lambda *_: (status, content)).call(setting_wire.SHOW)
 
 
 def test_an_answer_that_lacks_a_field_is_none_of_this_api():
     with pytest.raises(exception.ControllerUnavailable,
                        match='showSettings .*`planner`'):
-        client_of(lambda *_: (200, b'{}')).settings()
+        client_of(lambda *_: (200, b'{}')).call(setting_wire.SHOW)
 
 
 def test_calls_are_bounded_in_time():
@@ -246,7 +276,7 @@ def test_calls_are_bounded_in_time():
 
     for options in ({}, {'timeout_s': 0.5}):
         with pytest.raises(exception.ControllerUnavailable, match='away'):
-            client_of(answer, **options).settings()
+            client_of(answer, **options).call(setting_wire.SHOW)
     assert set(seen) == {10.0, 0.5}
     assert client_of(lambda *_: (204, b'')).request('GET', '/x') is None
     assert client_of(lambda *_: (399, b'7')).request('GET', '/x') == 7
@@ -254,14 +284,14 @@ def test_calls_are_bounded_in_time():
 
 def test_arguments_that_an_operation_does_not_have_are_refused():
     client = client_of(lambda *_: (200, b'{}'))
-    for call in (lambda: client.host('h1', 'h2'),
-                 lambda: client.host('h1', depth=3),
-                 lambda: client.host('h1', host='h2'),
-                 lambda: client.settings('all')):
+    for call in (lambda: client.call(host_wire.SHOW, 'h1', 'h2'),
+                 lambda: client.call(host_wire.SHOW, 'h1', depth=3),
+                 lambda: client.call(host_wire.SHOW, 'h1', host='h2'),
+                 lambda: client.call(setting_wire.SHOW, 'all')):
         with pytest.raises(TypeError):
             call()
     with pytest.raises(TypeError, match=r'^showHost takes \(host\)$'):
-        client.host('h1', 'h2')
+        client.call(host_wire.SHOW, 'h1', 'h2')
 
 
 def test_where_the_controller_is(monkeypatch):

@@ -35,15 +35,16 @@ class Client:
         self._enough = enough_packets
         self._fails = fails
 
-    def hosts(self):
-        return [controller.made(host_wire.Host, host=f'h{i}')
-                for i in range(4)]
+    n_hosts = 4
 
-    def ask_probes(self, **request):
-        self.asked.append(request)
-        return str(len(self.asked) - 1)
-
-    def asked_probes(self, probe_id):
+    def call(self, operation, probe_id=None, **request):
+        if operation == host_wire.LIST:
+            return host_wire.Hosts([
+                controller.made(host_wire.Host, host=f'h{i}')
+                for i in range(self.n_hosts)])
+        if operation == wire.ORDER:
+            self.asked.append(request)
+            return wire.Ordered(str(len(self.asked) - 1))
         request = self.asked[int(probe_id)]
         result = {'rate_bps': TCP_BPS}
         if request['kind'] == 'train':
@@ -132,17 +133,16 @@ class Tree:
 
     def __init__(self, narrow, planes=PLANES):
         self._narrow, self._planes = narrow, planes
-        self._asked = []
+        self.asked = []
 
-    def topology(self):
-        return controller.made(topology_wire.Topology, planes=self._planes)
-
-    def ask_probes(self, **request):
-        self._asked.append(request)
-        return str(len(self._asked) - 1)
-
-    def asked_probes(self, probe_id):
-        pairs = self._asked[int(probe_id)]['pairs']
+    def call(self, operation, probe_id=None, **request):
+        if operation == topology_wire.SHOW:
+            return controller.made(topology_wire.Topology,
+                                   planes=self._planes)
+        if operation == wire.ORDER:
+            self.asked.append(request)
+            return wire.Ordered(str(len(self.asked) - 1))
+        pairs = self.asked[int(probe_id)]['pairs']
         leaving = [pair for pair in pairs
                    if pair[0].startswith(self._narrow)
                    and not pair[1].startswith(self._narrow)]
@@ -188,8 +188,10 @@ def test_the_level_of_the_bottleneck_is_told(narrow, n_shared, said):
 
 def test_a_bottleneck_is_shared_even_if_one_path_alone_suffers():
     class Unfair(Tree):
-        def asked_probes(self, probe_id):
-            found = super().asked_probes(probe_id)
+        def call(self, operation, *args, **request):
+            found = super().call(operation, *args, **request)
+            if operation != wire.SHOW:
+                return found
             first, *others = found.results
             return structs.replace(found, results=[
                 structs.replace(first, rate_bps=1e7), *others,
@@ -281,11 +283,10 @@ def test_what_a_calibration_is_told():
     _calibrate(client)
     assert client.asked[0]['lasts_s'] == 3.0
     # Of a large cloud the first hosts, of a small one none.
-    client.hosts = lambda: [
-        controller.made(host_wire.Host, host=str(i)) for i in range(13)]
+    client.n_hosts = 13
     _calibrate(client)
     assert client.asked[-1]['pairs'] == [
-        [str(i), str(i + 1)] for i in range(0, 10, 2)]
+        [f'h{i}', f'h{i + 1}'] for i in range(0, 10, 2)]
     with pytest.raises(exception.Invalid, match='at least 2 hosts'):
         _calibrate(client, '--hosts', 'a')
 
@@ -306,10 +307,7 @@ def test_the_fewest_and_the_most_paths(hosts):
 
 def test_the_plane_and_the_seconds_of_interference():
     client = Tree('p0r0', [PLANES[0] | {'name': 'ib'}])
-    asked = []
-    ask = client.ask_probes
-    client.ask_probes = lambda **request: asked.append(request) or ask(
-        **request)
+    asked = client.asked
     _, told = _interference(client, *PATHS[:4], '--plane', 'ib')
     assert 'rack p0r0' in told and asked[0]['lasts_s'] == 5.0
     _, told = _interference(client, *PATHS[:4], '--seconds', '2')

@@ -12,6 +12,8 @@ import pytest
 from tests.unit.osc import test_overview as looks
 from virtco import exception
 from virtco.osc import top
+from virtco.wire import coflow_bodies as wire
+from virtco.wire import host as host_wire
 
 
 class Client:
@@ -23,14 +25,13 @@ class Client:
         self.looks = 0
         self.outages = outages
 
-    def coflows(self, project_id=None):
+    def call(self, operation, name=None):
+        if operation != wire.LIST:
+            raise exception.Forbidden(what='hosts')
         self.looks += 1
         if self.looks in self.outages:
             raise exception.ControllerUnavailable(url=self.url, why='refused')
-        return [looks.coflow(f'look-{self.looks}')]
-
-    def hosts(self):
-        raise exception.Forbidden(what='hosts')
+        return wire.Coflows([looks.coflow(f'look-{self.looks}')])
 
 
 def run(client, *argv):
@@ -95,10 +96,12 @@ class _Hosts(Client):
         self.asked = []
         self._n = n
 
-    def hosts(self):
-        return [looks.host(f'h{i}') for i in range(self._n)]
-
-    def host(self, name):
+    def call(self, operation, name=None):
+        if operation == host_wire.LIST:
+            return host_wire.Hosts([looks.host(f'h{i}')
+                                    for i in range(self._n)])
+        if operation != host_wire.SHOW:
+            return super().call(operation, name)
         self.asked.append(name)
         return looks.host(name)
 
@@ -115,10 +118,12 @@ def test_a_project_a_state_and_a_number_of_rows():
     projects = []
 
     class Asked(Client):
-        def coflows(self, project_id=None):
-            projects.append(project_id)
-            return [looks.coflow(f'c{i}', state='registered')
-                    for i in range(30)]
+        def call(self, operation, name=None):
+            if operation != wire.LIST:
+                return super().call(operation, name)
+            projects.append(name)
+            return wire.Coflows([looks.coflow(f'c{i}', state='registered')
+                                 for i in range(30)])
 
     screen = run(Asked(), '--once', '--project', 'p', '--state', 'registered',
                  '--sort', 'name', '--filter', 'c')

@@ -7,6 +7,7 @@ import types
 import pytest
 
 from virtco.topology import tree
+from virtco.wire import check as wire
 from virtco_lab.emulation import hosts_only
 
 
@@ -17,12 +18,11 @@ class Client:
         self.asked = []
         self.states = ['waiting', 'running', 'done', 'done']
 
-    def check(self, hosts, purpose):
-        self.asked.append((hosts, purpose))
-        return types.SimpleNamespace(check_id='id')
-
-    def check_state(self, check_id):
-        assert check_id == 'id'
+    def call(self, operation, asked, purpose=None):
+        if operation == wire.ORDER:
+            self.asked.append((asked, purpose))
+            return types.SimpleNamespace(check_id='id')
+        assert asked == 'id'
         state = (self.states.pop(0) if len(self.states) > 1
                  else self.states[0])
         return types.SimpleNamespace(state=state, n_rounds_done=4)
@@ -79,7 +79,7 @@ def test_a_check_is_waited_for_until_it_is_over(story):
         story.clear()
         assert found.check().state == 'done'
         assert found.check(['a'], 'discovery').state == 'done'
-        assert found.ask(lambda client: client.asked) == [
+        assert found._controller.asked == [
             (None, 'check'), (['a'], 'discovery')]
     assert story[:2] == [('the end of the check', 2, 'planner', 4),
                          ('the end of the discovery', 0, 'planner', 4)]

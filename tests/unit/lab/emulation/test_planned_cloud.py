@@ -8,6 +8,7 @@ import pytest
 import tenacity
 
 from virtco import exception
+from virtco.wire import placement as placement_wire
 from virtco_lab.emulation import planned_cloud
 
 
@@ -20,7 +21,11 @@ class Controller:
         self.infeasible = ()
         self.failures = []
 
-    def place(self, uuid, **given):
+    def call(self, operation, *args, **given):
+        return (self._place if operation == placement_wire.PLACE
+                else self._notify)(*args, **given)
+
+    def _place(self, uuid, **given):
         self.asked.append((uuid, given))
         return types.SimpleNamespace(
             status=self.status, why='too full', hosts=[
@@ -29,7 +34,7 @@ class Controller:
                     feasible=one['host'] not in self.infeasible)
                 for one in reversed(given['hosts'])])
 
-    def notify(self, event_type, payload):
+    def _notify(self, event_type, payload):
         if self.failures:
             raise self.failures.pop()
         self.told.append((event_type, payload))

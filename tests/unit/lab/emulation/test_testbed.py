@@ -8,6 +8,7 @@ import types
 import pytest
 import requests
 
+from virtco.wire import host as host_wire
 from virtco_lab.emulation import results
 from virtco_lab.emulation import testbed as testbed_module
 
@@ -93,17 +94,12 @@ class Controller:
         self.known = [_entry(host) for host in (*HOSTS, 'other')]
         self.pairs, self.policies, self.settings = [], {}, None
 
-    def hosts(self):
-        return self.known
-
-    def rates(self):
-        return self.pairs
-
-    def policy(self, host):
-        return self.policies[host]
-
-    def change_settings(self, **settings):
-        self.settings = settings
+    def call(self, operation, host=None, **settings):
+        if operation == host_wire.POLICY:
+            return self.policies[host]
+        if settings:
+            self.settings = settings
+        return types.SimpleNamespace(hosts=self.known, pairs=self.pairs)
 
 
 class Pool:

@@ -190,8 +190,8 @@ def test_a_late_coflow_is_told_while_bytes_move(bed):
 def test_sizes_of_a_launched_group_are_announced_late(bed):
     bed.lasts_s = 0.1
     bed._controller = types.SimpleNamespace(
-        announce=lambda group, name, matrix: bed.story.append(
-            ('announce', group, name, matrix)))
+        call=lambda _operation, *given: bed.story.append(
+            ('announce', *given)))
     sent = bed.send(COFLOWS, [claims.Claim(), claims.Claim(
         0.5, late_s=-1.48, is_launched=True)], HOSTS)
     assert [line for line in bed.story[1:] if line[0] in (
