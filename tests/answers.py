@@ -7,15 +7,15 @@ import re
 
 import msgspec
 
-from virtco.api import routes
 from virtco.wire import error
 from virtco.wire import operation
+from virtco.wire import operations
 
 
 @functools.cache
 def _operations():
     return [(one, re.compile(re.sub(r'{\w+}', '[^/]+', one.path)))
-            for one in routes.OPERATIONS]
+            for one in operations.OPERATIONS]
 
 
 def find(method, path):

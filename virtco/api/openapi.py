@@ -19,11 +19,11 @@ from typing import Any
 import msgspec
 
 from virtco.api import policies
-from virtco.api import routes
 from virtco.api import versions
 from virtco.wire import error
 from virtco.wire import fields
 from virtco.wire import operation as wire
+from virtco.wire import operations
 
 _TEMPLATE = '#/components/schemas/{name}'
 _IVAR = re.compile(r'(?ms)^:ivar (\w+): (.*?)(?=^:ivar |\Z)')
@@ -47,7 +47,7 @@ _COMMON = (
 def document(samples: Samples) -> dict[str, Any]:
     """Describe the API in OpenAPI, with samples of requests and answers."""
     kinds = [error.Failure, fields.Path, *(
-        kind for one in routes.OPERATIONS for kind in (
+        kind for one in operations.OPERATIONS for kind in (
             one.body, one.query, one.answer)
         if kind not in (None, wire.NOTHING, str))]
     schemas, components = msgspec.json.schema_components(
@@ -65,10 +65,10 @@ def document(samples: Samples) -> dict[str, Any]:
         names[error.Failure], told.get(str(status)))}
         for status, name, text in _COMMON}
     paths: dict[str, dict[str, Any]] = {}
-    for one in routes.OPERATIONS:
+    for one in operations.OPERATIONS:
         paths.setdefault(one.path, {})[one.method.lower()] = _operation(
             one, names, components, samples.get(one.name, {}))
-    for kind in {fields.Path, *(one.query for one in routes.OPERATIONS)}:
+    for kind in {fields.Path, *(one.query for one in operations.OPERATIONS)}:
         if kind is not None:
             components.pop(_name(names[kind]))
     return {

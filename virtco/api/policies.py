@@ -64,6 +64,16 @@ def rules_of(one: operation.Operation[Any]) -> list[tuple[Rule, list[str]]]:
             and asked in rule.operations]
 
 
+def first_rule(one: operation.Operation[Any]) -> Rule | None:
+    """Return the rule that is asked before the operation's handler.
+
+    None where the first rule of an operation is about a project or a host:
+    the handler, which finds out about which, asks that rule then.
+    """
+    (rule, _roles), *_ = rules_of(one)
+    return rule if rule.check_str in (ADMIN, SERVICE) else None
+
+
 def _roles(rule: Rule) -> list[str]:
     """Return the roles that a rule and those it is made of name."""
     below = [other for other in _RULES
@@ -108,40 +118,40 @@ FORGET_APP = _rule(
 
 # Operators.
 HOSTS = _rule('virtco:hosts:get', ADMIN, 'Show hosts.', host.LIST, host.SHOW)
-DRAIN = _rule('virtco:hosts:drain', ADMIN, 'Keep new groups from a host.',
-              host.DRAIN, host.UNDRAIN)
-FORGET_HOST = _rule('virtco:hosts:forget', ADMIN,
-                    'Delete what is known of a host.', host.FORGET)
-RATES = _rule('virtco:rates:get', ADMIN, 'Show the measured rates.',
-              rate.LIST, rate.MATRIX, rate.PERFORMERS)
-CHECKS = _rule('virtco:checks', ADMIN, 'Check hosts, and show what was found.',
-               check.LIST, check.ORDER, check.SHOW)
-PROBES = _rule(
+_rule('virtco:hosts:drain', ADMIN, 'Keep new groups from a host.',
+      host.DRAIN, host.UNDRAIN)
+_rule('virtco:hosts:forget', ADMIN,
+      'Delete what is known of a host.', host.FORGET)
+_rule('virtco:rates:get', ADMIN, 'Show the measured rates.',
+      rate.LIST, rate.MATRIX, rate.PERFORMERS)
+_rule('virtco:checks', ADMIN, 'Check hosts, and show what was found.',
+      check.LIST, check.ORDER, check.SHOW)
+_rule(
     'virtco:probes:get', ADMIN, 'Show what is measured and what that costs.',
     probe.SCHEDULE, probe.SHOW)
-PROBE = _rule('virtco:probes:create', ADMIN,
-              'Order measurements between hosts.', probe.ORDER)
-SETTINGS = _rule(
+_rule('virtco:probes:create', ADMIN,
+      'Order measurements between hosts.', probe.ORDER)
+_rule(
     'virtco:settings', ADMIN, 'Show and change run-time settings.',
     setting.SHOW, setting.HISTORY, setting.CHANGE)
-TOPOLOGY = _rule(
+_rule(
     'virtco:topology', ADMIN, 'Show and change the topology.', topology.SHOW,
     topology.IMPORT, topology.DELETE, topology.CAPACITY)
-PLANS = _rule(
+_rule(
     'virtco:plans:create', ADMIN, 'Ask what would be planned, and what '
     'decided.', plan.PLAN, plan.MOVES, plan.LOOK, placement.EXPLAIN)
 
 # Nova and the edge modules.
-PLACE = _rule(
+_rule(
     'virtco:placements:update', SERVICE, 'Ask for a placement, or release '
     'one.', placement.PLACE, placement.RELEASE)
-EDGE = _rule('virtco:edge', SERVICE, 'Learn where the distributors are.',
-             stream_address.SHOW)
+_rule('virtco:edge', SERVICE, 'Learn where the distributors are.',
+      stream_address.SHOW)
 SPEAK = _rule(
     'virtco:edge:host', 'role:service and user_name:%(host)s',
     'Speak for a host: with a user per hypervisor, called as [edge] host '
     'is. Edge modules with a certificate do not need it. '
     '"rule:virtco:edge" lets every service user speak for every host.',
     stream_address.SHOW, host.POLICY)
-NOTIFY = _rule('virtco:notifications:create', SERVICE,
-               'Deliver a notification of Nova.', notification.POST)
+_rule('virtco:notifications:create', SERVICE,
+      'Deliver a notification of Nova.', notification.POST)

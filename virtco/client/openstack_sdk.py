@@ -7,9 +7,7 @@
 
 from collections.abc import Callable
 import functools
-import importlib
 import inspect
-import pkgutil
 import re
 import typing
 from typing import Any
@@ -20,17 +18,12 @@ from openstack import proxy
 from openstack import resource
 from openstack import service_description
 
-from virtco import wire
 from virtco.client import v1
 from virtco.wire import operation as operation_wire
+from virtco.wire import operations
 
 #: Verbs of operations, as openstacksdk begins the names of methods.
 _VERBS = {'list': '', 'show': 'get_', 'change': 'update_'}
-OPERATIONS: list[operation_wire.Operation[Any]] = [
-    one for module in pkgutil.iter_modules(wire.__path__)
-    for one in vars(importlib.import_module(
-        f'{wire.__name__}.{module.name}')).values()
-    if isinstance(one, operation_wire.Operation)]
 
 
 def name_method(operation: operation_wire.Operation[Any]) -> str:
@@ -46,7 +39,7 @@ def make_resource(kind: Any) -> type[resource.Resource]:
     A field that is called as a method of dictionaries gets an underscore. The
     id is the field that the path names, where no field is called so.
     """
-    in_path = {name for one in OPERATIONS if one.answer is kind
+    in_path = {name for one in operations.OPERATIONS if one.answer is kind
                for name in re.findall(r'{(\w+)}', one.path)}
     return type(kind.__name__, (resource.Resource,), {
         '__doc__': kind.__doc__, **{
@@ -120,7 +113,7 @@ class Proxy(proxy.Proxy):
     skip_discovery = True
 
 
-for _one in OPERATIONS:
+for _one in operations.OPERATIONS:
     setattr(Proxy, name_method(_one), _method(_one))
 
 

@@ -9,6 +9,7 @@ from openstack import exceptions
 import pytest
 
 from virtco.client import openstack_sdk
+from virtco.wire import operations
 
 
 @pytest.fixture(params=['coflow_endpoint_override: {url}',
@@ -73,6 +74,6 @@ def test_errors_tell_field_value_and_limit(coflow, tenant):
 
 
 def test_each_operation_is_a_method_with_its_summary():
-    for one in openstack_sdk.OPERATIONS:
+    for one in operations.OPERATIONS:
         method = getattr(openstack_sdk.Proxy, openstack_sdk.name_method(one))
         assert inspect.getdoc(method) == one.summary

@@ -22,15 +22,15 @@ import requests
 
 from tests.functional.controller import harness
 from virtco.api import openapi
-from virtco.api import routes
 from virtco.api import versions
 from virtco.follow import inventory
+from virtco.wire import operations
 
 API = pathlib.Path(__file__).parents[3] / 'doc/source/api'
 SAMPLES = API / 'samples.json'
 HOSTS = ('compute1', 'compute2')
 MATRIX = '[[0, "20MB"], [0, 0]]'
-BY_NAME = {one.name: one for one in routes.OPERATIONS}
+BY_NAME = {one.name: one for one in operations.OPERATIONS}
 #: Each time since the epoch in a sample.
 EPOCH_S = 1_800_000_000.0
 #: Fields that no two runs have alike, and their values in a sample.

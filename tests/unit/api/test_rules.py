@@ -2,14 +2,19 @@
 
 """Who may call what: each operation of the API, asked by everybody."""
 
+import importlib
+import inspect
+import pkgutil
 import re
+import typing
 
 import pytest
 
 from tests.unit import stored
 from tests.unit.api import service
+from virtco.api import handlers
 from virtco.api import policies
-from virtco.api import routes
+from virtco.wire import operations
 
 #: Roles, project and name of each who calls.
 CALLERS = {
@@ -124,4 +129,26 @@ def test_every_operation_tells_the_roles_that_may_ask_it():
     assert asked == {
         f'{one.method} {re.sub("{.*?}", "{}", one.path)}': {
             role for _, roles in policies.rules_of(one) for role in roles}
-        for one in routes.OPERATIONS if one.path not in OPEN}
+        for one in operations.OPERATIONS if one.path not in OPEN}
+
+
+def test_each_handler_answers_the_operation_of_its_name():
+    """The table of routes is made by names; types are compared here."""
+    by_name = {re.sub('([A-Z])', r'_\1', one.name).lower(): one
+               for one in operations.OPERATIONS if one.path not in OPEN}
+    found = {}
+    for module in pkgutil.iter_modules(handlers.__path__,
+                                       f'{handlers.__name__}.'):
+        for name, one in vars(importlib.import_module(module.name)).items():
+            if (inspect.isfunction(one) and one.__module__ == module.name
+                    and list(inspect.signature(one).parameters)[:1] == [
+                        'call'] and not name.startswith('_')):
+                assert name not in found
+                found[name] = one
+    assert found.keys() == by_name.keys()
+    for name, one in by_name.items():
+        hints = typing.get_type_hints(found[name])
+        assert hints.pop('return') is one.answer, name
+        assert hints.get('body') is one.body, name
+        assert hints.get('query') in (
+            None, *(one.query or object).__mro__), name

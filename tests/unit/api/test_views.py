@@ -177,7 +177,7 @@ def test_with_keystone_roles_decide(conf):
     found = context.Authorizer(conf)
     reader, admin = (call.Call(None, found, request(roles(role)))
                      for role in ('reader', 'admin'))
-    rule = policies.DRAIN
+    rule = policies.HOSTS
     assert not reader.may(rule) and admin.may(rule) is True
     with pytest.raises(exception.Forbidden, match=rule.name):
         reader.require(rule)
@@ -213,7 +213,7 @@ def test_without_keystone_everybody_is_an_operator(conf, asks_certificates):
     if asks_certificates:
         conf.set_override('client_ca_file', '/x', 'distributor')
     anybody = call.Call(None, context.Authorizer(conf), request())
-    assert anybody.may(policies.DRAIN)
+    assert anybody.may(policies.HOSTS)
     assert anybody.callers_project() == ''
     assert anybody.who() == 'somebody at 127.0.0.1'
     if asks_certificates:

@@ -14,8 +14,8 @@ import msgspec
 from msgspec import inspect
 import requests
 
-from virtco.api import routes
 from virtco.client import v1
+from virtco.wire import operations
 
 URL = 'http://controller.test'
 _EMPTY = {inspect.StrType: '', inspect.IntType: 0, inspect.FloatType: 0.0,
@@ -60,7 +60,7 @@ def _empty(info):
 
 def _answer(method, path, body):
     """Return a whole body of the operation's answer."""
-    for one in routes.OPERATIONS:
+    for one in operations.OPERATIONS:
         if one.method == method and one.answer is not type(None) and (
                 re.fullmatch(re.sub('{.*?}', '[^/]+', one.path), path)):
             return _whole(inspect.type_info(one.answer), body)

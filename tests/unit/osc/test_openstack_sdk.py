@@ -12,10 +12,10 @@ from openstack import resource
 import pytest
 
 from tests.unit.osc import test_client
-from virtco.api import routes
 from virtco.client import openstack_sdk
 from virtco.wire import coflow_bodies
 from virtco.wire import group
+from virtco.wire import operations
 
 api = test_client.api
 answer = test_client.answer
@@ -33,15 +33,15 @@ def coflow(answer):
 
 
 def test_each_operation_is_a_method():
-    assert {one.name for one in openstack_sdk.OPERATIONS} == {
-        one.name for one in routes.OPERATIONS}
+    assert {one.name for one in operations.OPERATIONS} == {
+        one.name for one in operations.OPERATIONS}
     names = {openstack_sdk.name_method(one)
-             for one in openstack_sdk.OPERATIONS}
-    assert len(names) == len(openstack_sdk.OPERATIONS)
+             for one in operations.OPERATIONS}
+    assert len(names) == len(operations.OPERATIONS)
     assert {'coflows', 'get_coflow', 'update_coflow', 'delete_coflow',
             'register_coflow', 'place', 'plan', 'order_probes'} < names
     assert not [name for name in names if hasattr(proxy.Proxy, name)]
-    for one in openstack_sdk.OPERATIONS:
+    for one in operations.OPERATIONS:
         method = getattr(openstack_sdk.Proxy, openstack_sdk.name_method(one))
         assert inspect.getdoc(method) == one.summary
 

@@ -8,16 +8,16 @@ import pathlib
 import msgspec
 import pytest
 
-from virtco.api import routes
 from virtco.wire import fields
+from virtco.wire import operations
 from virtco.wire import probe
 
 SAMPLES = json.loads((pathlib.Path(__file__).parents[3]
                       / 'doc/source/api/samples.json').read_text())
 
 
-@pytest.mark.parametrize('one', routes.OPERATIONS, ids=[
-    one.name for one in routes.OPERATIONS])
+@pytest.mark.parametrize('one', operations.OPERATIONS, ids=[
+    one.name for one in operations.OPERATIONS])
 def test_a_sample_is_of_the_types_of_its_operation(one):
     sample = SAMPLES[one.name]
     assert sample['status'] == one.status

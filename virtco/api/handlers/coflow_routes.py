@@ -18,7 +18,7 @@ HINT_EVENTS = ('hint_ignored', 'index_taken', 'matrix_differs', 'rows_left',
                'self_flows', 'app_learned', 'app_unknown', 'wish_refused')
 
 
-def find(call: Call, query: wire.CoflowQuery) -> wire.Coflows:
+def list_coflows(call: Call, query: wire.CoflowQuery) -> wire.Coflows:
     """List the coflows that the caller may see."""
     project_id = call.project(query, policies.LIST_COFLOWS)
     decide = call.rooms.decide
@@ -29,17 +29,20 @@ def find(call: Call, query: wire.CoflowQuery) -> wire.Coflows:
             decide.schedule, project_id, query.state, query.server)])
 
 
-def register(call: Call, body: wire.Registration) -> wire.Coflow:
+def register_coflow(call: Call, body: wire.Registration) -> wire.Coflow:
+    """Register a matrix; its id is the hint virtco:tm_ref."""
     project_id = call.own_project(body.project_id, policies.REGISTER)
     return call.rooms.objects.coflows.register(project_id, body.name, body.tm)
 
 
-def show(call: Call, coflow_id: str) -> wire.Coflow:
+def show_coflow(call: Call, coflow_id: str) -> wire.Coflow:
+    """Show a coflow, the VMs of its group and its events."""
     _require(call, policies.SHOW_COFLOW, coflow_id)
     return _shown(call, coflow_id)
 
 
-def change(call: Call, coflow_id: str, body: wire.CoflowChange) -> wire.Coflow:
+def change_coflow(call: Call, coflow_id: str, body: wire.CoflowChange
+                  ) -> wire.Coflow:
     """Change a coflow; its class and weight are up to operators."""
     values = media.some(body)
     if 'state' in values:
@@ -50,13 +53,14 @@ def change(call: Call, coflow_id: str, body: wire.CoflowChange) -> wire.Coflow:
     return _shown(call, coflow_id)
 
 
-def delete(call: Call, coflow_id: str) -> None:
+def delete_coflow(call: Call, coflow_id: str) -> None:
+    """Forget a registered matrix, or give up a coflow."""
     _require(call, policies.DELETE_COFLOW, coflow_id)
     call.rooms.objects.coflows.delete(coflow_id)
 
 
-def announce(call: Call, group: str, query: fields.ProjectQuery,
-             body: wire.Announcement) -> wire.Coflows:
+def announce_coflow(call: Call, group: str, query: fields.ProjectQuery,
+                    body: wire.Announcement) -> wire.Coflows:
     """Announce coflows over a group, and show them.
 
     :raises virtco.exception.Conflict: for another announcement of the same
@@ -76,7 +80,7 @@ def announce(call: Call, group: str, query: fields.ProjectQuery,
     return wire.Coflows([_seen(call, one) for one in shown])
 
 
-def events(call: Call, query: fields.ProjectQuery) -> wire.Events:
+def list_events(call: Call, query: fields.ProjectQuery) -> wire.Events:
     """List events; tenants see those about their hints."""
     found = call.rooms.objects.coflows.events(
         call.project(query, policies.LIST_COFLOWS))

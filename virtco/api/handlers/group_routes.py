@@ -14,21 +14,24 @@ from virtco.wire import group as wire
 _Advice = TypeVar('_Advice', wire.Tree, wire.Mapping)
 
 
-def tree(call: Call, group: str, query: wire.TreeQuery) -> wire.Tree:
+def advise_tree(call: Call, group: str, query: wire.TreeQuery) -> wire.Tree:
+    """Advise trees for a message from or to a member of a group."""
     return _seen(call, call.rooms.objects.advice.tree(
         call.project(query, policies.ADVISE), group, query.root,
         query.size_bytes, query.operation == 'reduce', query.matrix))
 
 
-def mapping(call: Call, group: str, query: fields.ProjectQuery,
-            body: wire.MappingRequest) -> wire.Mapping:
+def advise_mapping(call: Call, group: str, query: fields.ProjectQuery,
+                   body: wire.MappingRequest) -> wire.Mapping:
+    """Advise which rank of a matrix should run on which VM."""
     return _seen(call, call.rooms.objects.advice.mapping(
         call.project(query, policies.ADVISE), group, body.tm, body.matrix,
         body.all_reduce_bytes))
 
 
-def clusters(call: Call, group: str, query: wire.ClusterQuery
-             ) -> wire.Clusters:
+def show_clusters(call: Call, group: str, query: wire.ClusterQuery
+                  ) -> wire.Clusters:
+    """Show which members of a group share a rack or a host."""
     return call.rooms.objects.clusters.show(
         call.project(query, policies.CLUSTERS), group, query.level)
 

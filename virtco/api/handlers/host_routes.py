@@ -13,7 +13,7 @@ from virtco.wire import host as wire
 from virtco.wire import stream_address as distributor_wire
 
 
-def find(call: Call) -> wire.Hosts:
+def list_hosts(call: Call) -> wire.Hosts:
     """List the hosts that report or were measured."""
     rooms, now_s = call.rooms, call.rooms.clock()
     return wire.Hosts([
@@ -22,7 +22,7 @@ def find(call: Call) -> wire.Hosts:
         for seen in rooms.state.live.views(now_s)])
 
 
-def show(call: Call, host: str) -> wire.Host:
+def show_host(call: Call, host: str) -> wire.Host:
     """Show a host with the classes of its newest policy.
 
     :raises virtco.exception.NotFound:
@@ -37,22 +37,25 @@ def show(call: Call, host: str) -> wire.Host:
         classes=views.classes(found, told))
 
 
-def forget(call: Call, host: str) -> None:
+def forget_host(call: Call, host: str) -> None:
+    """Delete all that is known of a host without VMs of groups."""
     call.rooms.objects.drains.forget(host, call.who())
 
 
-def drain(call: Call, host: str, body: wire.Drain) -> wire.Drained:
+def drain_host(call: Call, host: str, body: wire.Drain) -> wire.Drained:
+    """Plan no new group for a host."""
     drains = call.rooms.objects.drains
     drains.drain(host, body.reason, call.who())
     return drains.show(host)
 
 
-def undrain(call: Call, host: str) -> None:
+def undrain_host(call: Call, host: str) -> None:
+    """Use a drained host again."""
     call.rooms.objects.drains.undrain(host, call.who())
 
 
-def distributor(call: Call, query: distributor_wire.DistributorQuery
-                ) -> distributor_wire.Distributor:
+def show_distributor(call: Call, query: distributor_wire.DistributorQuery
+                     ) -> distributor_wire.Distributor:
     """Return addresses of stream servers, and the ticket of a host.
 
     :raises virtco.exception.NotFound: without such a server.
@@ -70,7 +73,7 @@ def distributor(call: Call, query: distributor_wire.DistributorQuery
     return found
 
 
-def policy(call: Call, host: str) -> edge_policy.EdgePolicy:
+def show_policy(call: Call, host: str) -> edge_policy.EdgePolicy:
     """Return the newest policy of a host.
 
     :raises virtco.exception.NotFound:

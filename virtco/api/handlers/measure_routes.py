@@ -24,12 +24,12 @@ from virtco.wire import rate as wire
 MOST_HOSTS = 512
 
 
-def rates(call: Call) -> wire.Rates:
+def list_rates(call: Call) -> wire.Rates:
     """List the newest measurement of each pair of hosts, with its age."""
     return wire.Rates(call.rooms.state.rates.pairs(call.rooms.clock()))
 
 
-def schedule(call: Call) -> probe_wire.Schedule:
+def show_probing(call: Call) -> probe_wire.Schedule:
     """Return the measurements that the leader plans.
 
     :raises virtco.exception.Starting: before the leader told them.
@@ -41,22 +41,25 @@ def schedule(call: Call) -> probe_wire.Schedule:
     return found
 
 
-def probe(call: Call, body: probe_wire.ProbeRequest) -> probe_wire.Ordered:
+def order_probes(call: Call, body: probe_wire.ProbeRequest
+                 ) -> probe_wire.Ordered:
+    """Measure pairs of hosts soon."""
     return probe_wire.Ordered(call.rooms.decide.orders.probe(body))
 
 
-def find_probe(call: Call, probe_id: str) -> probe_wire.Results:
+def show_probe(call: Call, probe_id: str) -> probe_wire.Results:
+    """Show the results of ordered measurements."""
     return call.rooms.decide.orders.find_probe(probe_id)
 
 
-def find_checks(call: Call) -> check_wire.Checks:
+def list_checks(call: Call) -> check_wire.Checks:
     """List the latest checks and the findings that hold."""
     return check_wire.Checks(
         checks=call.rooms.decide.orders.checks(),
         findings=list(call.rooms.objects.findings.all()))
 
 
-def check(call: Call, body: check_wire.CheckRequest) -> check_wire.Check:
+def order_check(call: Call, body: check_wire.CheckRequest) -> check_wire.Check:
     """Order a check of hosts, or of the hosts of a group.
 
     :raises virtco.exception.Invalid: without either, or with both.
@@ -86,11 +89,12 @@ def _hosts(call: Call, body: check_wire.CheckRequest) -> list[str]:
             if seen.last_report_s is not None]
 
 
-def find_check(call: Call, check_id: str) -> check_wire.Check:
+def show_check(call: Call, check_id: str) -> check_wire.Check:
+    """Show a check with its progress and findings."""
     return call.rooms.decide.orders.find_check(check_id)
 
 
-def matrix(call: Call, kind: str, query: wire.MatrixQuery) -> wire.Matrix:
+def show_matrix(call: Call, kind: str, query: wire.MatrixQuery) -> wire.Matrix:
     """Return rates or latencies of all pairs, now or at an earlier time."""
     statistic = query.statistic or (
         'constant' if query.kind == 'rate' else 'median')
@@ -169,7 +173,7 @@ def _plain(matrix: Any) -> list[list[float | None]]:
             for row in matrix.tolist()]
 
 
-def performers(call: Call) -> wire.Performers:
+def list_performers(call: Call) -> wire.Performers:
     """List hosts with the reasons for which they perform poorly."""
     pairs = call.rooms.state.pairs
     known = pairs.known

@@ -13,6 +13,7 @@ from virtco.wire import notification
 
 def notify(call: Call, body: notification.Notification
            ) -> notification.Followed:
+    """Follow a versioned notification of Nova."""
     return notification.Followed(call.rooms.follow.notified(
         body.event_type, body.payload, body.timestamp, body.publisher_id))
 

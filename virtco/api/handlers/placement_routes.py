@@ -13,12 +13,13 @@ from virtco.wire import plan as plan_wire
 
 def place(call: Call, instance_uuid: str, body: wire.Placement
           ) -> wire.Answer:
+    """Choose a host of an instance."""
     return call.rooms.place.answer(
         msgspec.structs.replace(body, instance_uuid=instance_uuid),
         call.is_gone())
 
 
-def show(call: Call, instance_uuid: str) -> wire.Kept:
+def show_placement(call: Call, instance_uuid: str) -> wire.Kept:
     """Show the last answer for an instance; tenants see no hosts."""
     found = call.rooms.place.placement(instance_uuid)
     call.require(policies.SHOW_COFLOW, project_id=found.project_id)
@@ -30,12 +31,13 @@ def show(call: Call, instance_uuid: str) -> wire.Kept:
         why='' if found.status == 'planned' else found.why)
 
 
-def release(call: Call, instance_uuid: str) -> None:
+def release_placement(call: Call, instance_uuid: str) -> None:
+    """Give up the reservation of an instance."""
     call.rooms.follow.release(instance_uuid)
 
 
-def explain(call: Call, instance_uuid: str, query: wire.ExplanationQuery
-            ) -> wire.Explanation:
+def explain_placement(call: Call, instance_uuid: str,
+                      query: wire.ExplanationQuery) -> wire.Explanation:
     """Explain a placement, with findings about the group's hosts."""
     planner = call.rooms.place
     found = planner.explain(planner.placement(instance_uuid), query.budget_s)
@@ -55,7 +57,8 @@ def _findings(call: Call, group: str) -> list[check.Finding]:
             for one in objects.findings.all() if one.subject in hosts | above]
 
 
-def moves(call: Call) -> plan_wire.Moves:
+def list_moves(call: Call) -> plan_wire.Moves:
+    """List the moves of running VMs that were found last."""
     return plan_wire.Moves(call.rooms.place.adviser().known())
 
 
@@ -66,4 +69,5 @@ def find_moves(call: Call, body: plan_wire.Look) -> plan_wire.Moves:
 
 
 def plan(call: Call, body: plan_wire.PlanRequest) -> plan_wire.Plan:
+    """Plan groups that nobody launches."""
     return call.rooms.place.what_if(body)

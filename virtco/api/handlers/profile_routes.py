@@ -8,17 +8,20 @@ from virtco.wire import fields
 from virtco.wire import profile as wire
 
 
-def find(call: Call, query: fields.ProjectQuery) -> wire.Profiles:
+def list_profiles(call: Call, query: fields.ProjectQuery) -> wire.Profiles:
+    """List the groups whose bytes were counted."""
     return wire.Profiles(call.rooms.objects.profiles.groups(
         call.project(query, policies.PROFILES)))
 
 
-def show(call: Call, group: str, query: fields.ProjectQuery) -> wire.Profile:
+def show_profile(call: Call, group: str, query: fields.ProjectQuery
+                 ) -> wire.Profile:
+    """Show the bytes that the pairs of a group sent."""
     return call.rooms.objects.profiles.show(
         call.project(query, policies.PROFILES), group)
 
 
-def find_apps(call: Call, query: fields.ProjectQuery) -> wire.Apps:
+def list_apps(call: Call, query: fields.ProjectQuery) -> wire.Apps:
     """List applications with the number and the last hour of launches."""
     return wire.Apps(call.rooms.objects.profiles.apps(
         call.project(query, policies.PROFILES)))
@@ -32,5 +35,6 @@ def show_app(call: Call, name: str, query: wire.AppQuery) -> wire.App:
 
 
 def forget_app(call: Call, name: str, query: fields.ProjectQuery) -> None:
+    """Forget the counted bytes of an application."""
     call.rooms.objects.profiles.forget_app(
         call.own_project(query.project_id, policies.FORGET_APP), name)

@@ -17,7 +17,7 @@ from virtco.wire import topology as wire
 SIZES = (2, 4, 8, 16, 32)
 
 
-def show(call: Call) -> wire.Topology:
+def show_topology(call: Call) -> wire.Topology:
     """Show the topology with the loads of its uplinks, in bit/s."""
     known, rooms = call.rooms.objects.topology, call.rooms
     live, now_s = rooms.state.live, rooms.clock()
@@ -31,7 +31,7 @@ def show(call: Call) -> wire.Topology:
          for seen in live.views(now_s)]))
 
 
-def replace(call: Call, body: wire.Import) -> wire.Imported:
+def import_topology(call: Call, body: wire.Import) -> wire.Imported:
     """Replace planes and record who did it, or only list the changes."""
     known = call.rooms.objects.topology
     known.refresh()
@@ -65,11 +65,12 @@ def _hosts_without_leaf(call: Call, topology: tree.Topology
     return found
 
 
-def delete(call: Call, plane: str) -> None:
+def delete_plane(call: Call, plane: str) -> None:
+    """Delete a plane."""
     call.rooms.objects.topology.delete(plane)
 
 
-def capacity(call: Call, body: wire.CapacityRequest) -> wire.Capacity:
+def count_capacity(call: Call, body: wire.CapacityRequest) -> wire.Capacity:
     """Count groups by each host's room without the bookings."""
     plane = call.rooms.objects.topology.get().plane(body.plane)
     if plane is None:
