@@ -35,7 +35,7 @@ def application(conf: cfg.ConfigOpts,
     app = falcon.App(middleware=middleware)
     errors.add_handlers(app)
     routes.add(app, conf, rooms)
-    live_page.add(app, conf, rooms)
+    live_page.add(app, conf)
     wsgi: listeners.Wsgi = app
     if conf.api.auth_strategy == 'keystone':
         # Embedded controllers start without it.

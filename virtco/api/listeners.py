@@ -19,7 +19,6 @@ from oslo_config import cfg
 from waitress import channel
 from waitress import task
 
-from virtco.api import viewers
 from virtco.wire import error
 from virtco.wire import health
 
@@ -132,12 +131,10 @@ def answer(start_response: Any, status: str, document: msgspec.Struct,
 
 
 class Channel(channel.HTTPChannel):  # type: ignore[misc]
-    """A connection of waitress, whose answers may stay open.
+    """A connection of waitress; one address has a limited number.
 
     :param most: connections from one address; a further one is closed.
     """
-
-    task_class = viewers.Task
 
     def __init__(self, most: int, server: Any, sock: socket.socket,
                  address: tuple[Any, ...], adj: Any, map: dict[int, Any]):

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``/ui``: static files, and events that tell a browser to look again.
+"""``/ui``: static files of a page that asks the API as any client does.
 
-The page asks the API as any client does, with the viewer's token, so it shows
-no more than the API. Events hold no data, only that something changed.
+It sends the viewer's token, so it shows no more than the API.
 """
 
-import functools
 from importlib import resources
 import mimetypes
 from typing import Any
@@ -14,17 +12,10 @@ from typing import Any
 import falcon
 from oslo_config import cfg
 
-from virtco import app
 from virtco import exception
-from virtco.api import call
-from virtco.api import context
 from virtco.api import listeners
-from virtco.api import policies
-from virtco.api import viewers
-from virtco.wire import fields
 
 ROOT = '/ui'
-EVENTS = '/ui/events'
 HEADERS = {
     'Content-Security-Policy':
         "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -49,8 +40,7 @@ def open_paths(conf: cfg.ConfigOpts) -> tuple[str, ...]:
             ) if conf.api.ui else ()
 
 
-def add(app: 'falcon.App[Any, Any]', conf: cfg.ConfigOpts, rooms: app.App,
-        watchers: viewers.Viewers | None = None) -> None:
+def add(app: 'falcon.App[Any, Any]', conf: cfg.ConfigOpts) -> None:
     """Serve the page where the configuration asks for it.
 
     :raises virtco.exception.ConfigInvalid: anybody could see it.
@@ -62,15 +52,10 @@ def add(app: 'falcon.App[Any, Any]', conf: cfg.ConfigOpts, rooms: app.App,
         raise exception.ConfigInvalid(
             why=f'[api] ui: expected [api] auth_strategy = keystone or a '
             f'loopback address, got noauth on {conf.api.host}')
-    if watchers is None:
-        watchers = viewers.Viewers()
-    rooms.state.on_report.append(watchers.changed)
-    rooms.state.on_change.append(watchers.changed)
     page = Page()
     app.add_route(ROOT, page, suffix='root')
     app.add_route(f'{ROOT}/', page)
     app.add_route(f'{ROOT}/{{name}}', page)
-    app.add_route(EVENTS, Events(rooms, conf, watchers))
 
 
 class Page:
@@ -97,24 +82,3 @@ class Page:
         kind = mimetypes.guess_type(name)[0] or 'text/plain'
         response.content_type = f'{kind}; charset=utf-8'
         response.data = self._files[name]
-
-
-class Events:
-    """Server-sent events that hold no thread."""
-
-    def __init__(self, rooms: app.App, conf: cfg.ConfigOpts,
-                 watchers: viewers.Viewers):
-        self._rooms = rooms
-        self._authorizer = context.Authorizer(conf)
-        self._watchers = watchers
-
-    def on_get(self, request: falcon.Request,
-               response: falcon.Response) -> None:
-        """Begin a stream of events; it holds no thread."""
-        asked = call.Call(self._rooms, self._authorizer, request)
-        asked.project(fields.ProjectQuery(), policies.LIST_COFLOWS)
-        response.content_type = 'text/event-stream'
-        response.set_headers({**HEADERS, 'X-Accel-Buffering': 'no'})
-        response.stream = iter([viewers.CHANGED])
-        request.env[viewers.KEEP] = functools.partial(
-            self._watchers.add, asked.callers_project())

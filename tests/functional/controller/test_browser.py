@@ -188,6 +188,17 @@ def test_bytes_that_are_counted_show_by_themselves(visit, controller):
 
 
 @FULL
+def test_an_outage_is_told_until_the_next_answer(visit):
+    page = visit(allowed=('ERR_FAILED',))
+    status = page.locator('#status')
+    status.filter(has_text='live').wait_for()
+    page.route('**/v1/**', lambda route: route.abort())
+    status.filter(has_text='no connection; trying again').wait_for()
+    page.unroute('**/v1/**')
+    status.filter(has_text='live').wait_for()
+
+
+@FULL
 @pytest.mark.parametrize('width', WIDTHS)
 def test_a_coflow_and_why_it_is_where_it_is(visit, controller, width):
     found = controller.cloud.coflow('gradients')

@@ -1,8 +1,8 @@
-// Requests to the API, and the stream of events.
+// Requests to the API.
 //
 // A browser has no token of keystone. The viewer gives one, the tab keeps it
 // in sessionStorage, and each request sends it as the CLI does: no cookie, so
-// no other site can use it. EventSource sends no such header; hence fetch.
+// no other site can use it.
 
 const BASE = new URL('../', new URL('.', location.href));
 const KEY = 'virtco-token';
@@ -74,29 +74,5 @@ export async function get(path) {
     if (response.ok) return found;
     throw new Refused(response.status, found.error?.detail ?? found.title
       ?? response.statusText);
-  }
-}
-
-// Call back with each event, and with the state of the connection; for ever.
-export async function listen(onEvent, onState) {
-  for (;;) {
-    try {
-      const response = await send('ui/events');
-      if (!response.ok) throw new Refused(response.status, 'no events');
-      onState('live');
-      const reader = response.body.pipeThrough(
-        new TextDecoderStream()).getReader();
-      for (;;) {
-        const { value, done } = await reader.read();
-        if (done) break;
-        if (value.includes('event:')) onEvent();
-      }
-    } catch (error) {
-      if (!(error instanceof Refused) && !(error instanceof TypeError)) {
-        throw error;
-      }
-    }
-    onState('no connection; trying again');
-    await new Promise((resolve) => { setTimeout(resolve, 2000); });
   }
 }

@@ -1,6 +1,6 @@
-// Chooses the view by the address, and has it look again after events.
+// Chooses the view by the address, and has it look again each second.
 
-import { hasToken, leave, listen, Refused } from './ask.js';
+import { hasToken, leave, Refused } from './ask.js';
 import { Coflow } from './coflow.js';
 import { Coflows } from './coflows.js';
 import { Host } from './host.js';
@@ -9,35 +9,33 @@ import { make, say } from './text.js';
 
 const VIEWS = { coflows: Coflows, network: Network, coflow: Coflow,
   host: Host };
-const LEAST_MS = 1000;
+const PAUSE_MS = 1000;
 const main = document.getElementById('main');
 const state = document.getElementById('status');
 const button = document.getElementById('leave');
 let view = null;
 let timer = null;
 let isLooking = false;
-let isDue = false;
 
 async function look() {
   timer = null;
-  if (document.hidden || isLooking) {
-    isDue = true;
-    return;
-  }
-  [isLooking, isDue] = [true, false];
+  if (document.hidden) return;
+  isLooking = true;
   const began = performance.now();
   const asked = view;
   try {
     await asked.look();
+    say(state, 'live');
     // Put in once: an element that moves loses the focus.
     if (asked === view && !asked.element.isConnected) {
       main.replaceChildren(asked.element);
     }
   } catch (error) {
-    if (!(error instanceof Refused) && !(error instanceof TypeError)) {
+    if (error instanceof TypeError) {
+      say(state, 'no connection; trying again');
+    } else if (!(error instanceof Refused)) {
       throw error;
-    }
-    if (asked === view && error instanceof Refused) {
+    } else if (asked === view) {
       main.replaceChildren(make('h1', { tabindex: -1 }, 'Not shown'),
         make('p', { role: 'alert' }, error.message));
     }
@@ -46,9 +44,7 @@ async function look() {
     button.hidden = !hasToken();
     const tookMs = performance.now() - began;
     // A tenth of the time at most, so that a busy controller is spared.
-    if (isDue || asked !== view) {
-      wait(asked === view ? Math.max(LEAST_MS, 9 * tookMs) : 0);
-    }
+    wait(asked === view ? Math.max(PAUSE_MS, 9 * tookMs) : 0);
   }
 }
 
@@ -56,9 +52,12 @@ function wait(ms) {
   timer ??= setTimeout(look, ms);
 }
 
-function changed() {
-  isDue = true;
-  if (!isLooking) wait(0);
+// A look that is under way sees by itself that the view is another one.
+function lookNow() {
+  if (isLooking) return;
+  clearTimeout(timer);
+  timer = null;
+  wait(0);
 }
 
 function route() {
@@ -73,11 +72,10 @@ function route() {
   }
   main.replaceChildren(view.element);
   if (name !== undefined) main.querySelector('h1')?.focus();
-  changed();
+  lookNow();
 }
 
 button.addEventListener('click', leave);
 window.addEventListener('hashchange', route);
-document.addEventListener('visibilitychange', changed);
+document.addEventListener('visibilitychange', lookNow);
 route();
-listen(changed, (text) => say(state, text));
