@@ -18,16 +18,22 @@ MOST_IN = 500
 
 
 def list_coflows(session: orm.Session, *, project_id: str | None = None,
-                 server: str | None = None, limit: int = 5000
-                 ) -> list[models.Coflow]:
+                 server: str | None = None, limit: int = 5000,
+                 before: models.Coflow | None = None) -> list[models.Coflow]:
     """List the newest coflows in order of age, without matrix and progress.
 
     :param server: name of a server of the group; None: any.
+    :param before: only older coflows than this one; None: all.
     """
+    age = (models.Coflow.created_at, models.Coflow.position, models.Coflow.id)
     query = sa.select(models.Coflow).options(
         orm.defer(models.Coflow.tm), orm.defer(models.Coflow.progress)
-    ).order_by(models.Coflow.created_at.desc(),
-               models.Coflow.position.desc()).limit(limit)
+    ).order_by(*(column.desc() for column in age)).limit(limit)
+    if before is not None:
+        # The first condition is for the index, which pairs do not use.
+        query = query.where(
+            models.Coflow.created_at <= before.created_at,
+            sa.tuple_(*age) < (before.created_at, before.position, before.id))
     if project_id is not None:
         query = query.where(models.Coflow.project_id == project_id)
     if server is not None:

@@ -45,20 +45,35 @@ class Coflows:
         self._clock = clock
 
     def find(self, schedule: live.Schedule, project_id: str | None = None,
-             state: str | None = None, server: str | None = None
+             state: str | None = None, server: str | None = None,
+             limit: int = 5000, marker: str | None = None
              ) -> list[wire.Coflow]:
         """List coflows by project, state and server; None means any.
 
         :param schedule: the newest.
         :param server: name of a server of the coflow's group.
+        :param limit: most coflows, which are the newest.
+        :param marker: id of a coflow; only older ones are listed.
+        :raises virtco.exception.NotFound: for a marker that is gone.
         """
         # Read before the database: a coflow that ends meanwhile is in one of
         # both.
         statuses = self._state.live.statuses()
         with self._state.database.reader() as session:
-            shown = self._show(session, schedule, records.list_coflows(
-                session, project_id=project_id, server=server), statuses)
-        return [c for c in shown if state is None or c.state == state]
+            before = None if marker is None else _get(session, marker)
+            if before and project_id not in (None, before.project_id):
+                raise exception.NotFound(what='Coflow', id=marker)
+            found: list[wire.Coflow] = []
+            while True:
+                rows = records.list_coflows(
+                    session, project_id=project_id, server=server,
+                    limit=limit, before=before)
+                found = [c for c in self._show(session, schedule, rows,
+                                               statuses)
+                         if state in (None, c.state)] + found
+                if len(rows) < limit or len(found) >= limit:
+                    return found[-limit:]
+                before = rows[0]
 
     def events(self, project_id: str | None = None) -> list[wire.Event]:
         """List the events of a project, or of all, the newest first."""

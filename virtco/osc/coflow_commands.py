@@ -56,12 +56,20 @@ class ListCoflows(base.Lister):
                       help='Only coflows in this state: '
                            + ', '.join(STATES)),
         base.argument('--all', action='store_true',
-                      help='Also retired coflows'))
+                      help='Also retired coflows'),
+        base.argument('--limit', type=int, metavar='<n>',
+                      help='Most coflows of the list, which are the newest; '
+                           'groups that have none are left out'),
+        base.argument('--marker', metavar='<coflow>',
+                      help='Only coflows that are older than this one, by '
+                           'its id; groups that have none are left out'))
 
     def entries(self, args: Any) -> Sequence[msgspec.Struct]:
         client = self.client
-        if args.state not in (None, *UNPLANNED):
-            return client.call(wire.LIST, args.project_id, args.state).coflows
+        page = {'limit': args.limit, 'marker': args.marker}
+        if any(page.values()) or args.state not in (None, *UNPLANNED):
+            return client.call(wire.LIST, args.project_id, args.state,
+                               **page).coflows
         found = [c for c in client.call(wire.LIST, args.project_id).coflows
                  if args.all or c.state != 'retired']
         unplanned = [one for one in _unplanned(

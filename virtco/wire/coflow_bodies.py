@@ -286,10 +286,15 @@ class CoflowQuery(fields.ProjectQuery, frozen=True, kw_only=True):
         given.
     :ivar server: name of a server of the coflows' group; any where it is not
         given.
+    :ivar limit: most coflows of the answer, which are the newest.
+    :ivar marker: id of a coflow; only older ones are meant. The first of an
+        answer is the marker of the next one.
     """
 
     state: State | None = None
     server: fields.Asked | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=5000)] = 5000
+    marker: fields.Asked | None = None
 
 
 LIST = operation.Operation(

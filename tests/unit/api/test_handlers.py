@@ -105,6 +105,14 @@ def test_lists_are_of_a_project_and_a_state(own):
     assert listed(**TENANT) == listed('?project_id=p') == ['c-p-a']
     assert listed('?project_id=q') == listed('?state=done') == ['c-q-b']
     assert listed('?state=done', **TENANT) == []
+    newest, = listed('?limit=1')
+    oldest, = listed(f'?limit=1&marker={newest}')
+    assert {newest, oldest} == {'c-p-a', 'c-q-b'}
+    assert listed(f'?marker={oldest}') == []
+    assert own.refused(404, 'GET', '/v1/coflows?marker=c-q-b', **TENANT)
+    for limit in (0, 5001):
+        error = own.refused(400, 'GET', f'/v1/coflows?limit={limit}')
+        assert error['field'] == 'limit'
     error = own.refused(400, 'GET', '/v1/coflows?state=asleep')
     assert (error['field'], error['value']) == ('state', '"asleep"')
     assert 'active' in error['limit']

@@ -46,6 +46,15 @@ def test_coflows_are_listed_the_newest_last(session):
     assert listed() == ['5', '1', '4', '2', '3']
     assert listed(project_id='p') == ['5', '1', '2', '3']
     assert listed(limit=2) == ['2', '3']
+    pages, before = [], None
+    while page := records.list_coflows(session, limit=2, before=before):
+        pages.append([one.id for one in page])
+        before = page[0]
+    assert pages == [['2', '3'], ['1', '4'], ['5']]
+    # Of one age and position, the id decides.
+    _add(session, made.coflow(None, id='6', created_at=0.5))
+    assert listed(before=session.get(models.Coflow, '6')) == ['5']
+    session.delete(session.get(models.Coflow, '6'))
     _add(session, made.member('p-a', 0, display_name='vm'))
     assert listed(server='vm') == ['1', '2', '3']
     assert listed(server='v') == []

@@ -171,6 +171,14 @@ def test_coflows_are_found_by_project_and_state(bench):
     assert found() == ['c-p-a', 'd']
     assert found(project_id='q') == ['d']
     assert found(state='active') == ['c-p-a'] and found(state='done') == []
+    assert found(limit=1) == ['d']
+    assert found(limit=1, marker='d') == ['c-p-a']
+    assert found(limit=1, marker='c-p-a') == []
+    # States are known after the rows: later pages are looked through.
+    assert found(limit=1, state='active') == ['c-p-a']
+    for project_id, marker in (('p', 'd'), (None, 'none')):
+        with pytest.raises(exception.NotFound, match=marker):
+            found(project_id=project_id, marker=marker)
     shown = bench.coflows.find(SCHEDULE)
     some(shown[0], rank=3, sent_bytes=pytest.approx(60.0),
          hosts=['h0', 'h1', 'h2'])

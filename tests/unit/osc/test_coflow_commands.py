@@ -76,6 +76,12 @@ def test_a_state_and_a_project_are_asked_of_the_controller():
         ('GET', '/v1/coflows?project_id=p&state=retired', None)]
 
 
+def test_a_page_of_coflows_is_asked_of_the_controller():
+    one = _controller()
+    controller.rows(coflow.ListCoflows, one, '--limit', '2', '--marker', 'i')
+    assert one.asked == [('GET', '/v1/coflows?limit=2&marker=i', None)]
+
+
 def test_a_coflow_is_shown_ended_and_deleted_by_its_name():
     one = _controller(**{'PATCH /v1/coflows/i-a': A | {'state': 'done'},
                          'DELETE /v1/coflows/i-a': None})

@@ -26,7 +26,8 @@ def list_coflows(call: Call, query: wire.CoflowQuery) -> wire.Coflows:
     return wire.Coflows([
         _seen(call, views.waiting(coflow, waiting.get(coflow.id)))
         for coflow in call.rooms.objects.coflows.find(
-            decide.schedule, project_id, query.state, query.server)])
+            decide.schedule, project_id, query.state, query.server,
+            query.limit, query.marker)])
 
 
 def register_coflow(call: Call, body: wire.Registration) -> wire.Coflow:
