@@ -16,9 +16,14 @@ import http.server
 import json
 import math
 import threading
+from typing import Annotated
 from typing import Any
 
+import msgspec
+
+from virtco import decoding
 from virtco import exception
+from virtco.wire import fields
 from virtco_tenant.cast import peers
 
 POLL_S = 1.0
@@ -35,6 +40,26 @@ GATHER_S = 15.0
 MAX_MEMBERS = 4096
 _MAX_BODY_BYTES = 256 * 1024
 MAX_NAME = 255
+
+_Rate = Annotated[float, msgspec.Meta(ge=0, lt=1e15)]
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    """A member's request; see :meth:`Tracker.ask`.
+
+    :ivar files: digest of the description that the member has.
+    """
+
+    name: fields.Name
+    port: fields.Port
+    cluster: fields.Text | None = None
+    share: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    rates_bps: dict[str, _Rate] = {}
+    failed: fields.Name | None = None
+    files: str | None = None
+
+
+_ASKED: 'decoding.Decoder[_Asked]' = decoding.Decoder(_Asked)
 
 
 @dataclasses.dataclass
@@ -85,7 +110,7 @@ class Tracker:
         self._failed: str | None = None
         #: The last 100 rates by (sender, receiver), for their median.
         self._rates_bps: dict[tuple[str, str], list[float]] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def ask(self, name: str, address: tuple[str, int], *,
             cluster: str | None = None, share: float = 0.0,
@@ -123,7 +148,7 @@ class Tracker:
                     del told[:-100]
             if name != self._source and self._first_s is None:
                 self._first_s = now_s
-            is_over = self._is_over()
+            is_over = self.is_over
             if is_over and self._ended_s is None:
                 self._ended_s = now_s
             return {**self._part(name, now_s), 'done': is_over,
@@ -161,23 +186,22 @@ class Tracker:
     def is_over(self) -> bool:
         """Whether no receiver is waited for any more."""
         with self._lock:
-            return self._is_over()
+            gone = self._gone()
+            return (self._n_done() + len(gone) + self._n_absent(gone)
+                    >= self._expected)
 
     def missing(self) -> dict[str, str]:
         """Return the reason for each receiver that will not get all."""
         with self._lock:
-            return self._missing()
+            gone = self._gone()
+            absent = self._n_absent(gone)
+        return {**gone, f'{absent} of them': 'never came'} if absent else gone
 
     @property
     def n_lacking(self) -> int:
         """Number of receivers that do not have all."""
         with self._lock:
             return self._expected - self._n_done()
-
-    def _missing(self) -> dict[str, str]:
-        gone = self._gone()
-        absent = self._n_absent(gone)
-        return {**gone, f'{absent} of them': 'never came'} if absent else gone
 
     def _gone(self) -> dict[str, str]:
         now_s = self._clock()
@@ -195,11 +219,6 @@ class Tracker:
         if self._clock() <= self._moved_s + self._absent_s:
             return 0
         return max(0, self._expected - self._n_done() - len(gone))
-
-    def _is_over(self) -> bool:
-        gone = self._gone()
-        return (self._n_done() + len(gone) + self._n_absent(gone)
-                >= self._expected)
 
     def _n_done(self) -> int:
         return sum(seen.has_all for name, seen in self._members.items()
@@ -281,15 +300,15 @@ def serve(tracker: Tracker, key: str, torrent: bytes,
                     f'at most {_MAX_BODY_BYTES} bytes', length or None))
                 return
             try:
-                said = _checked(json.loads(self.rfile.read(int(length))))
-                if said['files'] not in (None, here):
+                said = _ASKED.decode(self.rfile.read(int(length)))
+                if said.files not in (None, here):
                     self._refuse(409, 'The sender has other files.')
                     return
                 found = tracker.ask(
-                    said['name'], (self.client_address[0], said['port']),
-                    cluster=said['cluster'], share=said['share'],
-                    rates_bps=said['rates_bps'], failed=said['failed'])
-            except (exception.Invalid, ValueError, RecursionError) as error:
+                    said.name, (self.client_address[0], said.port),
+                    cluster=said.cluster, share=said.share,
+                    rates_bps=said.rates_bps, failed=said.failed)
+            except (exception.Invalid, ValueError) as error:
                 self._refuse(400, str(error))
                 return
             except OverflowError as error:
@@ -317,48 +336,3 @@ def serve(tracker: Tracker, key: str, torrent: bytes,
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server
-
-
-def _checked(said: Any) -> dict[str, Any]:
-    """Check the fields of a member's request.
-
-    :raises virtco.exception.Invalid: for one that breaks its limit.
-    """
-    if not isinstance(said, dict):
-        raise _wrong('body', 'an object', said)
-    name, port = said.get('name'), said.get('port')
-    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME:
-        raise _wrong('name', f'1 to {MAX_NAME} characters', name)
-    if type(port) is not int or not 0 < port < 65536:
-        raise _wrong('port', 'a number between 1 and 65535', port)
-    cluster = said.get('cluster')
-    if cluster is not None and (not isinstance(cluster, str)
-                                or len(cluster) > MAX_NAME):
-        raise _wrong('cluster', f'at most {MAX_NAME} characters', cluster)
-    share = said.get('share', 0)
-    if not _is_number(share) or not 0 <= share <= 1:
-        raise _wrong('share', 'a number between 0 and 1', share)
-    rates_bps = said.get('rates_bps', {})
-    if not isinstance(rates_bps, dict) or not all(
-            _is_number(rate_bps) and 0 <= rate_bps < 1e15
-            for rate_bps in rates_bps.values()):
-        raise _wrong('rates_bps', 'an object of numbers between 0 and 1e15',
-                     rates_bps)
-    failed = said.get('failed')
-    if failed is not None and (not isinstance(failed, str)
-                               or not 0 < len(failed) <= MAX_NAME):
-        raise _wrong('failed', f'1 to {MAX_NAME} characters', failed)
-    files = said.get('files')
-    if files is not None and not isinstance(files, str):
-        raise _wrong('files', 'a digest', files)
-    return {'name': name, 'port': port, 'cluster': cluster, 'files': files,
-            'share': float(share), 'rates_bps': rates_bps, 'failed': failed}
-
-
-def _wrong(field: str, limit: str, value: Any) -> exception.Invalid:
-    return exception.Invalid(field=field, limit=limit, value=(
-        None if value is None else repr(value)))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -228,7 +228,7 @@ def test_who_has_other_files_is_refused(ask, tracker):
     ('{"name": "a", "port": 0}', 'port'),
     ('{"name": "a", "port": true}', 'port'),
     ('{"name": "a", "port": 1, "share": 2}', 'share'),
-    ('{"name": "a", "port": 1, "share": NaN}', 'share'),
+    ('{"name": "a", "port": 1, "share": NaN}', 'NaN'),
     ('{"name": "a", "port": 1, "cluster": 5}', 'cluster'),
     ('{"name": "a", "port": 1, "files": 5}', 'files'),
     ('{"name": "a", "port": 1, "rates_bps": {"b": -1}}', 'rates_bps'),
