@@ -12,6 +12,7 @@ prints the address that the other VMs take::
 """
 
 import argparse
+from collections.abc import Callable
 import re
 import sys
 
@@ -32,14 +33,15 @@ def _parser() -> argparse.ArgumentParser:
     send = actions.add_parser('send', help='on the VM that has the files')
     send.set_defaults(run=sending.send)
     send.add_argument('path', help='file or directory')
-    send.add_argument('--receivers', type=_count, required=True,
+    send.add_argument('--receivers', required=True,
+                      type=_between(1, trackers.MAX_MEMBERS - 1),
                       help='how many others there are')
-    send.add_argument('--port', type=_port, default=0,
+    send.add_argument('--port', type=_between(0, 65535), default=0,
                       help='of the tracker, default: any')
     send.add_argument('--key', type=_key, help=(
         'of the address, default: drawn; with --port, a sender that was '
         'killed comes back at the same address'))
-    send.add_argument('--wait', type=_seconds, help=(
+    send.add_argument('--wait', type=_between(1, 1_000_000), help=(
         f'seconds for a VM that is gone, default: {trackers.MISSED_S:g}, and '
         f'for those that never came, default: {trackers.ABSENT_S:g}'))
     send.add_argument('--clusters', metavar='FILE',
@@ -66,14 +68,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _count(text: str) -> int:
-    return _whole(text, 1, trackers.MAX_MEMBERS - 1)
-
-
-def _port(text: str) -> int:
-    return _whole(text, 0, 65535)
-
-
 def _key(text: str) -> str:
     if not re.fullmatch(r'[A-Za-z0-9_-]{16,255}', text):
         raise argparse.ArgumentTypeError(exception.expected(
@@ -82,15 +76,15 @@ def _key(text: str) -> str:
     return text
 
 
-def _seconds(text: str) -> int:
-    return _whole(text, 1, 1_000_000)
+def _between(least: int, most: int) -> Callable[[str], int]:
+    """Return a parser of whole numbers between two limits."""
+    def parse(text: str) -> int:
+        if not text.isdecimal() or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(exception.expected(
+                f'a whole number between {least} and {most}', repr(text)))
+        return int(text)
 
-
-def _whole(text: str, least: int, most: int) -> int:
-    if not text.isdecimal() or not least <= int(text) <= most:
-        raise argparse.ArgumentTypeError(exception.expected(
-            f'a whole number between {least} and {most}', repr(text)))
-    return int(text)
+    return parse
 
 
 def _rate(text: str) -> float:
