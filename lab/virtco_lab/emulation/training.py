@@ -6,12 +6,13 @@ All jobs send from VMs of one hypervisor to VMs of another, which controller
 and edge modules serve by the jobs' hints.
 """
 
+from concurrent import futures
 import contextlib
 import dataclasses
 import functools
+import itertools
 import socket
 import statistics
-import threading
 import time
 
 import numpy as np
@@ -104,76 +105,49 @@ class Bed(measure.Datacentre):
 
         :param is_in_order: instead of by TCP alone, without the edge modules.
         """
-        jobs = [_Job(*ends, self._size_bytes, self._setting.compute_s,
-                     iterations) for ends in self._pairs]
+        size_bytes, compute_s = self._size_bytes, self._setting.compute_s
         with contextlib.ExitStack() as stack:
             if not is_in_order:
                 stack.enter_context(self.without_enforcement())
-            for job in jobs:
-                stack.callback(job.close)
+            # Its threads end when the sockets are closed.
+            pool = stack.enter_context(futures.ThreadPoolExecutor(
+                2 * len(self._pairs)))
+            links = [namespaces.connect(
+                sender.namespace, receiver.namespace, receiver.address,
+                _PATIENCE_S) for sender, receiver in self._pairs]
+            for one in itertools.chain(*links):
+                stack.enter_context(one)
             began_s = time.monotonic() + 0.1
-            for job in jobs:
-                job.start(began_s)
-            for job in jobs:
-                job.join()
-        for job in jobs:
-            if job.error is not None:
-                raise job.error
-        return Found(tuple(tuple(job.times_s[warm_up:]) for job in jobs))
+            for _, receiving in links:
+                pool.submit(_answer, receiving, size_bytes)
+            jobs = [pool.submit(_train, sending, size_bytes, compute_s,
+                                iterations, began_s) for sending, _ in links]
+            return Found(tuple(tuple(job.result()[warm_up:])
+                               for job in jobs))
 
 
-class _Job(threading.Thread):
-    """Computes, sends, waits until all has arrived, and begins again."""
+def _train(link: socket.socket, size_bytes: int, compute_s: float,
+           iterations: int, began_s: float) -> list[float]:
+    """Compute, send and wait for the answer, again and again.
 
-    def __init__(self, sender: fabric_module.VmPort,
-                 receiver: fabric_module.VmPort, size_bytes: int,
-                 compute_s: float, iterations: int):
-        super().__init__()
-        self._payload = bytes(size_bytes)
-        self._compute_s, self._iterations = compute_s, iterations
-        self.times_s: list[float] = []
-        self.error: Exception | None = None
-        self._socket, self._peer = namespaces.connect(
-            sender.namespace, receiver.namespace, receiver.address,
-            _PATIENCE_S)
-        self._echo = threading.Thread(target=self._receive)
+    :param began_s: time on the monotonic clock at which the first begins.
+    :returns: seconds of each iteration.
+    """
+    payload = bytes(size_bytes)
+    times_s = []
+    for _ in range(iterations):
+        time.sleep(max(0.0, began_s + compute_s - time.monotonic()))
+        link.sendall(payload)
+        link.recv(1)
+        times_s.append(time.monotonic() - began_s)
+        began_s += times_s[-1]
+    return times_s
 
-    def start(self, began_s: float = 0.0) -> None:
-        self._began_s = began_s
-        self._echo.start()
-        super().start()
 
-    def run(self) -> None:
-        began_s = self._began_s
-        try:
-            for _ in range(self._iterations):
-                time.sleep(max(0.0, began_s + self._compute_s
-                               - time.monotonic()))
-                self._socket.sendall(self._payload)
-                self._socket.recv(1)
-                ended_s = time.monotonic()
-                self.times_s.append(ended_s - began_s)
-                began_s = ended_s
-        except OSError as error:
-            self.error = error
-
-    def _receive(self) -> None:
-        buffer = bytearray(len(self._payload))
-        with contextlib.suppress(OSError):
-            for _ in range(self._iterations):
-                left = len(self._payload)
-                while left and (n := self._peer.recv_into(buffer, left)):
-                    left -= n
-                self._peer.sendall(b'.')
-
-    def close(self) -> None:
-        for one in (self._socket, self._peer):
-            with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
-        for thread in (self, self._echo):
-            if thread.ident is not None:
-                thread.join()
+def _answer(link: socket.socket, size_bytes: int) -> None:
+    """Answer each message that has arrived whole, until the sender ends."""
+    while link.recv(size_bytes, socket.MSG_WAITALL):
+        link.sendall(b'.')
 
 
 def figure(name: str, options: extent.Options, display: displays.Display

@@ -106,27 +106,26 @@ def test_each_job_computes_and_sends_again_and_again(bed):
 
 
 def test_a_job_leaves_no_socket(bed, monkeypatch):
-    jobs = []
-    close = training._Job.close
-    monkeypatch.setattr(training._Job, 'close', lambda self: (
-        close(self), jobs.append(self)))
+    ends = []
+    connect = training.namespaces.connect
+    monkeypatch.setattr(training.namespaces, 'connect', lambda *args: (
+        ends.extend(connect(*args)), tuple(ends[-2:]))[1])
     bed.bed.run(False, 2, 1)
-    assert jobs and all(one.fileno() < 0 for job in jobs for one in (
-        job._socket, job._peer))
+    assert len(ends) == 4 and all(one.fileno() < 0 for one in ends)
 
 
 def test_a_job_whose_bytes_do_not_arrive_is_given_up(bed, monkeypatch):
     monkeypatch.setattr(training, '_PATIENCE_S', 0.2)
-    monkeypatch.setattr(training._Job, '_receive', lambda self: None)
+    monkeypatch.setattr(training, '_answer', lambda *_: None)
     with pytest.raises(TimeoutError):
         bed.bed.run(False, 3, 0)
 
 
 def test_what_breaks_a_job_is_told(bed, monkeypatch):
-    def fail(self):
-        self.error = OSError('broken')
+    def fail(*_):
+        raise OSError('broken')
 
-    monkeypatch.setattr(training._Job, 'run', fail)
+    monkeypatch.setattr(training, '_train', fail)
     with pytest.raises(OSError, match='broken'):
         bed.bed.run(False, 3, 0)
 
