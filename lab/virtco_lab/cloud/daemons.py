@@ -28,10 +28,6 @@ class Daemon(service.Service):
         self.command, *self._arguments = command
         self._environment = environment or {}
 
-    @property
-    def url(self) -> str:
-        raise NotImplementedError
-
     def arguments(self) -> Sequence[str]:
         return self._arguments
 

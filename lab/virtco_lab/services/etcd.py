@@ -14,16 +14,13 @@ class Etcd(service.Service):
 
     package = 'etcd-server'
     command = '/usr/bin/etcd'
+    #: For tooz; etcd itself is at the ``http`` part.
+    url_format = 'etcd3+http://{}:{}'
 
     def __init__(self, home: str | os.PathLike[str] | None = None,
                  port: int | None = None):
         super().__init__(home, port)
         self._peer_port, = service.free_ports(1)
-
-    @property
-    def url(self) -> str:
-        """For tooz; etcd itself is at its ``http`` part."""
-        return f'etcd3+http://{service.ADDRESS}:{self.port}'
 
     def arguments(self) -> Sequence[str]:
         clients = f'http://{service.ADDRESS}:{self.port}'

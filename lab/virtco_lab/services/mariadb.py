@@ -12,11 +12,8 @@ class MariaDB(service.SqlService):
 
     package = 'mariadb-server'
     command = '/usr/sbin/mariadbd'
+    url_format = 'mysql+pymysql://root@{}:{}/'
     user = 'mysql'
-
-    @property
-    def url(self) -> str:
-        return f'mysql+pymysql://root@{service.ADDRESS}:{self.port}/'
 
     def prepare(self) -> None:
         data = self.home / 'data'

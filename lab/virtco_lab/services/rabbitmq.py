@@ -17,15 +17,12 @@ class RabbitMQ(service.Service):
     package = 'rabbitmq-server'
     # The one on the path changes to a user of its own.
     command = '/usr/lib/rabbitmq/bin/rabbitmq-server'
+    url_format = 'rabbit://guest:guest@{}:{}/'
 
     def __init__(self, home: str | os.PathLike[str] | None = None,
                  port: int | None = None):
         super().__init__(home, port)
         self._dist_port, self._epmd_port = service.free_ports(2)
-
-    @property
-    def url(self) -> str:
-        return f'rabbit://guest:guest@{service.ADDRESS}:{self.port}/'
 
     @classmethod
     def is_missing(cls) -> bool:

@@ -12,10 +12,7 @@ class Redis(service.Service):
 
     package = 'redis-server'
     command = '/usr/bin/redis-server'
-
-    @property
-    def url(self) -> str:
-        return f'redis://{service.ADDRESS}:{self.port}'
+    url_format = 'redis://{}:{}'
 
     def arguments(self) -> Sequence[str]:
         return ['--bind', service.ADDRESS, '--port', str(self.port),

@@ -54,6 +54,8 @@ class Service(abc.ABC):
 
     package: str
     command: str
+    #: URL with places for the address and the port.
+    url_format: str
     user: str | None = None
     #: The signal that ends it without waiting for its clients.
     stop_signal = signal.SIGTERM
@@ -77,9 +79,9 @@ class Service(abc.ABC):
         self._hand_over(self.home)
 
     @property
-    @abc.abstractmethod
     def url(self) -> str:
         """URL at which clients reach the service."""
+        return self.url_format.format(ADDRESS, self.port)
 
     @abc.abstractmethod
     def arguments(self) -> Sequence[str]:
