@@ -28,10 +28,12 @@ def _token(layout: layouts.Layout, user: str) -> dict[str, Any]:
             'service_token_roles': 'service'}
 
 
+def _logging(layout: layouts.Layout, name: str) -> dict[str, Any]:
+    return {'log_file': layout.home / f'{name}.log', 'use_stderr': 'false'}
+
+
 def _default(layout: layouts.Layout, name: str) -> dict[str, Any]:
-    state = layout.home / name
-    return {'state_path': state, 'log_file': layout.home / f'{name}.log',
-            'use_stderr': 'false'}
+    return {'state_path': layout.home / name, **_logging(layout, name)}
 
 
 def paste(service: str, name: str = 'api-paste.ini') -> str:
@@ -46,8 +48,7 @@ def _lock(layout: layouts.Layout, name: str) -> dict[str, Any]:
 def keystone(layout: layouts.Layout, database: str) -> Groups:
     """Return the configuration of keystone."""
     keys = layout.home / 'keystone'
-    return {'DEFAULT': {'log_file': layout.home / 'keystone.log',
-                        'use_stderr': 'false'},
+    return {'DEFAULT': _logging(layout, 'keystone'),
             'database': {'connection': database},
             'token': {'provider': 'fernet', 'expiration': 86400},
             'cache': {'enabled': 'true',
@@ -67,9 +68,8 @@ def placement(layout: layouts.Layout, database: str) -> Groups:
 
 def glance(layout: layouts.Layout, database: str) -> Groups:
     """Return the configuration of glance, with images in a directory."""
-    return {'DEFAULT': {'log_file': layout.home / 'glance.log',
-                        'use_stderr': 'false', 'enabled_backends': 'f:file',
-                        'workers': 1},
+    return {'DEFAULT': {**_logging(layout, 'glance'),
+                        'enabled_backends': 'f:file', 'workers': 1},
             'database': {'connection': database},
             'glance_store': {'default_backend': 'f'},
             'f': {'filesystem_store_datadir': layout.home / 'glance'},
@@ -164,8 +164,7 @@ def controller(layout: layouts.Layout, number: int, database: str,
     """Return the configuration of a controller behind haproxy."""
     name = f'controller{number}'
     return {
-        'DEFAULT': {'log_file': layout.home / f'{name}.log',
-                    'use_stderr': 'false'},
+        'DEFAULT': _logging(layout, name),
         'api': {'host': layout.address, 'port': controller_port(number),
                 'auth_strategy': 'keystone', 'ui': 'true'},
         'distributor': {'host': layout.address,
@@ -225,8 +224,7 @@ def edge(layout: layouts.Layout, host: str, address: str) -> Groups:
         'ovn': {'ports_backend': 'ovs',
                 'ovsdb_connection': layout.ovsdb(host)}}
     return {
-        'DEFAULT': {'log_file': layout.home / f'edge-{host}.log',
-                    'use_stderr': 'false'},
+        'DEFAULT': _logging(layout, f'edge-{host}'),
         'edge': {'host': host, 'controller_url': layout.controller_url,
                  'uplink_dev': 'uplink0',
                  'link_egress_bps': round(layout.rate_bps),
