@@ -92,7 +92,6 @@ class Keeper:
         """End all services and remove files, networks and namespaces."""
         for one in reversed(self._services):
             one.kill()
-        self._fabric.close()
         shutil.rmtree(self.layout.home, ignore_errors=True)
         # The janitor ends all processes in the namespaces; this one leaves
         # first.

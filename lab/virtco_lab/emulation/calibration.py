@@ -5,7 +5,7 @@
 
 from virtco import units
 from virtco_lab.emulation import fabric
-from virtco_lab.emulation import namespaces
+from virtco_lab.emulation import shaping
 from virtco_lab.emulation import traffic
 from virtco_lab.emulation import transfers
 
@@ -35,7 +35,7 @@ def measure_bps() -> float:
     with fabric.built(dict.fromkeys(('h0', 'h1'), _TRIAL_LINK_BPS)) as trial:
         vms = [trial.add_vm(f'v{i}', f'h{i % 2}') for i in range(4)]
         for vm in vms:
-            namespaces.limit_segments(vm.namespace, ('eth0',), _SLOW_SEGMENTS)
+            shaping.limit_segments(vm.namespace, ('eth0',), _SLOW_SEGMENTS)
         flows = tuple(
             traffic.FlowSpec(0, src.namespace, dst.namespace,
                              dst.address, 5001, _TRIAL_BYTES)

@@ -6,13 +6,11 @@ import os
 import shutil
 import subprocess
 
-import pyroute2
-
 from virtco import exception
 from virtco_lab.emulation import fabric
 from virtco_lab.emulation import namespaces
 
-_TOOLS = ('tc', 'nft', 'nsenter', 'setpriv')
+_TOOLS = ('ip', 'tc', 'nft', 'nsenter', 'setpriv')
 
 
 class CannotEmulate(exception.VirtcoException):
@@ -37,14 +35,13 @@ def check() -> None:
     except OSError as error:
         raise CannotEmulate(why=str(error)) from error
     try:
-        with fabric.Fabric(run) as trial:
-            trial.build({'try': 1e8})
-            trial.add_vm('try', 'try')
+        trial = fabric.Fabric(run)
+        trial.build({'try': 1e8})
+        trial.add_vm('try', 'try')
     except subprocess.CalledProcessError as error:
         raise CannotEmulate(
-            why=f'tc says {error.stderr.strip()}') from error
-    except (OSError, pyroute2.NetlinkError) as error:
-        raise CannotEmulate(why=f'no network namespaces, veth, bridge or '
-                            f'IFB ({error})') from error
+            why=f'{error.cmd[2]} says {error.stderr.strip()}') from error
+    except OSError as error:
+        raise CannotEmulate(why=f'no network namespaces ({error})') from error
     finally:
         namespaces.release(run)

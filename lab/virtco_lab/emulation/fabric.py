@@ -18,11 +18,6 @@ import contextlib
 import dataclasses
 import ipaddress
 import pathlib
-import typing
-
-import pyroute2
-from pyroute2.netlink.rtnl import ndmsg
-from pyroute2.netlink.rtnl import rt_scope
 
 from virtco import exception
 from virtco_lab.emulation import janitor
@@ -36,7 +31,6 @@ CORE_BRIDGE = 'fabric0'
 DATA_NET = ipaddress.ip_network('10.0.0.0/8')
 _VM_OFFSET = 1 << 16
 _MGMT_NET = ipaddress.ip_network('172.30.0.0/16')
-_RTAX_RTO_MIN = 13  # of linux/rtnetlink.h
 _RTO_MIN_MS = 3_000
 _EARLY_RETRANS = pathlib.Path('/proc/sys/net/ipv4/tcp_early_retrans')
 
@@ -74,14 +68,7 @@ class Fabric:
         self.run = run
         self.hypervisors: dict[str, Hypervisor] = {}
         self.vms: dict[str, VmPort] = {}
-        self._netlink: dict[str, pyroute2.IPRoute] = {}
         self._n_vms_ever = 0
-
-    def __enter__(self) -> typing.Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
 
     @property
     def core(self) -> str:
@@ -103,11 +90,11 @@ class Fabric:
 
         :param rates_bps: rate of each hypervisor's cable, each way.
         """
-        self._make(self.core)
-        self._make_bridge(self.core, CORE_BRIDGE)
-        self._make(self.control)
-        self._make_bridge(self.control, MGMT_DEV, self.control_address,
-                          _MGMT_NET.prefixlen)
+        self._make(self.core, [f'link add {CORE_BRIDGE} up type bridge'])
+        self._make(self.control, [
+            f'link add {MGMT_DEV} up type bridge',
+            f'address add {self.control_address}/{_MGMT_NET.prefixlen} dev '
+            f'{MGMT_DEV}'])
         for host, rate_bps in rates_bps.items():
             self._add_hypervisor(host, rate_bps)
 
@@ -133,36 +120,25 @@ class Fabric:
             f'tap{vm[:11]}', _mac(number),
             str(DATA_NET[_VM_OFFSET + number + 1]))
         self._make(port.namespace)
-        self._cable(hypervisor.namespace, port.dev, port.namespace, 'eth0',
-                    mac=port.mac)
-        self._up(port.namespace, 'eth0', port.address, DATA_NET.prefixlen)
-        self._calm_tcp(port)
-        self._enslave(hypervisor.namespace, port.dev, VM_BRIDGE)
-        self._netlink.pop(port.namespace).close()
+        shaping.run_batch(hypervisor.namespace, [
+            f'link add {port.dev} up master {VM_BRIDGE} type veth peer name '
+            f'eth0 address {port.mac} netns {port.namespace}'], 'ip')
+        # Queues of slow links hold seconds of data while a coflow waits for
+        # its turn; with its usual timer TCP would send them again and again.
+        shaping.run_batch(port.namespace, [
+            'link set eth0 up',
+            f'address add {port.address}/{DATA_NET.prefixlen} dev eth0',
+            f'route replace {DATA_NET} dev eth0 scope link src {port.address} '
+            f'rto_min {_RTO_MIN_MS}ms'], 'ip')
+        namespaces.call(port.namespace, lambda: _EARLY_RETRANS.write_text('0'))
         self.vms[vm] = port
         return port
-
-    def _calm_tcp(self, port: VmPort) -> None:
-        """Have a VM's TCP wait for acknowledgements as slow links need it.
-
-        A coflow that waits for its turn has full queues. On links that are
-        hundreds of times slower than a datacentre's these take seconds, and
-        TCP would send what is in them again and again.
-        """
-        netlink = self._netlink[port.namespace]
-        index, = netlink.link_lookup(ifname='eth0')
-        netlink.route('replace', dst=str(DATA_NET), oif=index,
-                      scope=rt_scope['link'], prefsrc=port.address,
-                      metrics={'lock': 1 << _RTAX_RTO_MIN,
-                               'rto_min': _RTO_MIN_MS})
-        namespaces.call(port.namespace, lambda: _EARLY_RETRANS.write_text('0'))
 
     def remove_vm(self, vm: str) -> None:
         """Remove a VM's namespace and with it its port."""
         port = self.vms.pop(vm)
-        netlink = self._netlink[self.hypervisors[port.host].namespace]
-        for index in netlink.link_lookup(ifname=port.dev):
-            netlink.link('del', index=index)
+        shaping.run_batch(self.hypervisors[port.host].namespace,
+                          [f'link delete {port.dev}'], 'ip')
         namespaces.remove(port.namespace)
 
     def introduce(self, pairs: collections.abc.Iterable[
@@ -177,84 +153,49 @@ class Fabric:
             known[one].add(other)
             known[other].add(one)
         for port, peers in known.items():
-            with namespaces.netlink(port.namespace) as netlink:
-                index, = netlink.link_lookup(ifname='eth0')
-                for peer in peers:
-                    netlink.neigh('replace', ifindex=index,
-                                  dst=peer.address, lladdr=peer.mac,
-                                  state=ndmsg.states['permanent'])
-
-    def close(self) -> None:
-        for netlink in self._netlink.values():
-            netlink.close()
-        self._netlink.clear()
+            shaping.run_batch(port.namespace, [
+                f'neighbour replace {peer.address} lladdr {peer.mac} dev eth0 '
+                'nud permanent' for peer in peers], 'ip')
 
     def _add_hypervisor(self, host: str, rate_bps: float) -> None:
         number = len(self.hypervisors)
         made = Hypervisor(
             host, namespaces.name(self.run, host),
             str(DATA_NET[number + 1]), str(_MGMT_NET[256 + number + 1]))
-        self._make(made.namespace)
-        self._cable(self.core, host, made.namespace, UPLINK_DEV)
-        self._enslave(self.core, host, CORE_BRIDGE)
-        ifb = shaping.ifb_name(host)
-        self._netlink[self.core].link('add', ifname=ifb, kind='ifb')
-        self._up(self.core, ifb)
+        self._make(made.namespace, [
+            f'link add {VM_BRIDGE} up type bridge',
+            f'address add {made.address}/{DATA_NET.prefixlen} dev '
+            f'{VM_BRIDGE}'])
+        shaping.run_batch(self.core, [
+            f'link add {host} up master {CORE_BRIDGE} type veth peer name '
+            f'{UPLINK_DEV} netns {made.namespace}',
+            f'link add {shaping.ifb_name(host)} up type ifb'], 'ip')
         shaping.run_batch(self.core, shaping.limit_commands(host, rate_bps))
-        self._make_bridge(made.namespace, VM_BRIDGE, made.address,
-                          DATA_NET.prefixlen)
-        self._enslave(made.namespace, UPLINK_DEV, VM_BRIDGE)
-        self._cable(self.control, host, made.namespace, MGMT_DEV)
-        self._enslave(self.control, host, MGMT_DEV)
-        self._up(made.namespace, MGMT_DEV, made.mgmt_address,
-                 _MGMT_NET.prefixlen)
+        shaping.run_batch(self.control, [
+            f'link add {host} up master {MGMT_DEV} type veth peer name '
+            f'{MGMT_DEV} netns {made.namespace}'], 'ip')
+        shaping.run_batch(made.namespace, [
+            f'link set {UPLINK_DEV} up master {VM_BRIDGE}',
+            f'link set {MGMT_DEV} up',
+            f'address add {made.mgmt_address}/{_MGMT_NET.prefixlen} dev '
+            f'{MGMT_DEV}'], 'ip')
         self.hypervisors[host] = made
 
-    def _make(self, namespace: str) -> None:
+    @staticmethod
+    def _make(namespace: str, lines: collections.abc.Iterable[str] = ()
+              ) -> None:
+        """Make a namespace, and run these lines of ``ip`` in it."""
         namespaces.create(namespace)
         namespaces.call(namespace, _disable_ipv6)
-        self._netlink[namespace] = namespaces.netlink(namespace)
-        self._up(namespace, 'lo')
-
-    def _make_bridge(self, namespace: str, dev: str,
-                     address: str | None = None, prefix: int = 0) -> None:
-        self._netlink[namespace].link('add', ifname=dev, kind='bridge')
-        self._up(namespace, dev, address, prefix)
-
-    def _cable(self, near: str, near_dev: str, far: str, far_dev: str,
-               mac: str | None = None) -> None:
-        peer = {'ifname': far_dev, 'net_ns_fd': far}
-        if mac is not None:
-            peer['address'] = mac
-        self._netlink[near].link('add', ifname=near_dev, kind='veth',
-                                 peer=peer)
-
-    def _enslave(self, namespace: str, dev: str, bridge: str) -> None:
-        netlink = self._netlink[namespace]
-        netlink.link('set', index=self._index(namespace, dev), state='up',
-                     master=self._index(namespace, bridge))
-
-    def _up(self, namespace: str, dev: str, address: str | None = None,
-            prefix: int = 0) -> None:
-        netlink = self._netlink[namespace]
-        index = self._index(namespace, dev)
-        if address is not None:
-            netlink.addr('add', index=index, address=address,
-                         prefixlen=prefix)
-        netlink.link('set', index=index, state='up')
-
-    def _index(self, namespace: str, dev: str) -> int:
-        found = self._netlink[namespace].link_lookup(ifname=dev)
-        if not found:
-            raise exception.NotFound(what='Interface', id=dev)
-        return int(found[0])
+        shaping.run_batch(namespace, ['link set lo up', *lines], 'ip')
 
 
 @contextlib.contextmanager
 def built(rates_bps: collections.abc.Mapping[str, float]
           ) -> collections.abc.Iterator[Fabric]:
     """Build a fabric in a run of its own; remove all of it at last."""
-    with janitor.run() as run, Fabric(run) as fabric:
+    with janitor.run() as run:
+        fabric = Fabric(run)
         fabric.build(rates_bps)
         yield fabric
 

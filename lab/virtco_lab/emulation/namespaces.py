@@ -21,7 +21,6 @@ import time
 import typing
 
 import psutil
-import pyroute2
 from pyroute2 import netns
 
 PREFIX = 'virtco-emu'
@@ -82,22 +81,6 @@ def create(namespace: str) -> None:
 
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         pool.submit(make).result()
-
-
-def netlink(namespace: str) -> pyroute2.IPRoute:
-    """Open a netlink connection into a namespace without a fork."""
-    made = call(namespace, lambda: socket.socket(
-        socket.AF_NETLINK, socket.SOCK_DGRAM, socket.NETLINK_ROUTE))
-    return pyroute2.IPRoute(fileno=made.detach())
-
-
-def limit_segments(namespace: str, devices: collections.abc.Iterable[str],
-                   segments: int) -> None:
-    """Limit how many segments TCP puts into one super-packet of devices."""
-    with netlink(namespace) as connection:
-        for device in devices:
-            index, = connection.link_lookup(ifname=device)
-            connection.link('set', index=index, gso_max_segs=segments)
 
 
 def remove(namespace: str) -> None:

@@ -71,23 +71,19 @@ class Racks:
         for name in ('fabric', *self.vms):
             namespaces.create(self.namespace(name))
         shaping.run_batch(fabric, [
-            'link set lo up', 'link add core type bridge',
-            'link set core up', *(line for rack in range(self._racks)
-                                  for line in (
-                f'link add rack{rack} type bridge', f'link set rack{rack} up',
-                f'link add up{rack} type veth peer name down{rack}',
-                f'link set up{rack} master rack{rack}',
-                f'link set down{rack} master core', f'link set up{rack} up',
-                f'link set down{rack} up'))], 'ip')
+            'link set lo up', 'link add core up type bridge',
+            *(line for rack in range(self._racks) for line in (
+                f'link add rack{rack} up type bridge',
+                f'link add up{rack} up master rack{rack} type veth peer name '
+                f'down{rack}', f'link set down{rack} up master core'))], 'ip')
         shaping.run_batch(fabric, [
             _shaped(device, self._rates_bps[f'rack{rack}'])
             for rack in range(self._racks)
             for device in (f'up{rack}', f'down{rack}')])
         for vm, rack in self.vms.items():
             shaping.run_batch(fabric, [
-                f'link add {vm} type veth peer name eth0 netns '
-                f'{self.namespace(vm)}',
-                f'link set {vm} master {rack}', f'link set {vm} up'], 'ip')
+                f'link add {vm} up master {rack} type veth peer name eth0 '
+                f'netns {self.namespace(vm)}'], 'ip')
             shaping.run_batch(self.namespace(vm), [
                 'link set lo up', 'link set eth0 up',
                 f'addr add {self.address[vm]}/16 dev eth0'], 'ip')

@@ -11,6 +11,7 @@ acknowledgements that wait behind the data of the other direction slow it down.
 So the core lets small packets pass first, within the link's rate.
 """
 
+from collections.abc import Iterable
 import subprocess
 
 from virtco import units
@@ -91,3 +92,10 @@ def run_batch(namespace: str, lines: list[str], program: str = 'tc') -> None:
         ['nsenter', f'--net={namespaces.path(namespace)}', program, '-batch',
          '-'], input='\n'.join(lines) + '\n', text=True, check=True,
         capture_output=True)
+
+
+def limit_segments(namespace: str, devices: Iterable[str], segments: int
+                   ) -> None:
+    """Limit how many segments TCP puts into one super-packet of devices."""
+    run_batch(namespace, [f'link set {device} gso_max_segs {segments}'
+                          for device in devices], 'ip')

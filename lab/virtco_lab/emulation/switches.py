@@ -30,11 +30,9 @@ def grow(fabric: fabric_module.Fabric, plane: tree.Plane) -> None:
     limits: list[str] = []
     for node, above in _nodes(plane):
         assert len(node.name) <= _MOST_NAME, node.name
-        links += [f'link add {node.name} type bridge',
-                  f'link set {node.name} up',
-                  f'link add {node.name}-up type veth peer name '
-                  f'{node.name}-down',
-                  f'link set {node.name}-up master {node.name} up',
+        links += [f'link add {node.name} up type bridge',
+                  f'link add {node.name}-up up master {node.name} type veth '
+                  f'peer name {node.name}-down',
                   f'link set {node.name}-down master '
                   f'{above or fabric_module.CORE_BRIDGE} up']
         links += [f'link set {host} master {node.name}'

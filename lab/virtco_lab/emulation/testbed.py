@@ -130,7 +130,6 @@ class Testbed:
             # After them: a question that none of them answers ends now.
             if self._inside is not None:
                 self._inside.shutdown(cancel_futures=True)
-            self.fabric.close()
         finally:
             self._janitor.dismiss()
 

@@ -36,9 +36,9 @@ def children():
 
 @pytest.fixture
 def fabric(run):
-    with fabric_module.Fabric(run) as fabric:
-        fabric.build(dict.fromkeys(HOSTS, LINK_BPS))
-        yield fabric
+    fabric = fabric_module.Fabric(run)
+    fabric.build(dict.fromkeys(HOSTS, LINK_BPS))
+    yield fabric
 
 
 def start(fabric, children, state, enabled=True):

@@ -109,7 +109,7 @@ class Bed:
         :param segments: most packets in one.
         """
         for hypervisor in self.fabric.hypervisors.values():
-            namespaces.limit_segments(hypervisor.namespace, (
+            shaping.limit_segments(hypervisor.namespace, (
                 fabric_module.VM_BRIDGE, fabric_module.UPLINK_DEV), segments)
 
     def path_bps(self, src: str, dst: str) -> float:

@@ -66,9 +66,6 @@ class Fabric:
     def build(self, rates_bps):
         self.story.append(f'build {list(rates_bps.items())}')
 
-    def close(self):
-        self.story.append('close the fabric')
-
 
 @pytest.fixture(name='cloud')
 def _cloud(monkeypatch, tmp_path):
@@ -310,8 +307,7 @@ def test_down_ends_the_last_first_and_leaves_nothing(cloud):
     cloud.keeper.down()
     network = os.readlink('/proc/self/ns/net')
     assert cloud.story == [*(f'kill {name}' for name in reversed(started)),
-                           'close the fabric', f'back to {network}',
-                           'dismiss']
+                           f'back to {network}', 'dismiss']
     assert not cloud.home.exists()
     cloud.keeper.down()
 

@@ -2,7 +2,6 @@
 
 """How the machine's TCP is measured, on a fabric that the test makes up."""
 
-import contextlib
 import types
 
 import pytest
@@ -18,12 +17,6 @@ def _bed(monkeypatch):
         def __init__(self, run):
             assert run == 'abc123'
 
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *error):
-            made.story.append('closed')
-
         def build(self, rates_bps):
             made.story.append(list(rates_bps.items()))
 
@@ -31,13 +24,6 @@ def _bed(monkeypatch):
             made.story.append((vm, host))
             return types.SimpleNamespace(
                 host=host, namespace=f'ns-{vm}', address=f'ip-{vm}')
-
-    class Netlink:
-        def link_lookup(self, ifname):
-            return [7] if ifname == 'eth0' else []
-
-        def link(self, verb, **given):
-            made.story.append((verb, given))
 
     class Transfer:
         def __init__(self, job, log):
@@ -53,13 +39,10 @@ def _bed(monkeypatch):
         def run(self):
             return types.SimpleNamespace(wall_s=made.walls_s.pop(0))
 
-    @contextlib.contextmanager
-    def netlink(namespace):
-        made.story.append(namespace)
-        yield Netlink()
-
-    monkeypatch.setattr(calibration.namespaces, 'new_run', lambda: 'abc123')
-    monkeypatch.setattr(calibration.namespaces, 'netlink', netlink)
+    monkeypatch.setattr(calibration.fabric.janitor.namespaces, 'new_run',
+                        lambda: 'abc123')
+    monkeypatch.setattr(calibration.shaping, 'run_batch', lambda *words: (
+        made.story.append(words)))
     monkeypatch.setattr(calibration.fabric.janitor, 'Janitor', lambda run: (
         types.SimpleNamespace(dismiss=lambda: made.story.append('swept'))))
     monkeypatch.setattr(calibration.fabric, 'Fabric', Fabric)
@@ -73,9 +56,8 @@ def test_the_best_of_two_trials_between_two_hypervisors_counts(bed):
     vms = [('v0', 'h0'), ('v1', 'h1'), ('v2', 'h0'), ('v3', 'h1')]
     assert bed.story == [
         [('h0', 10e9), ('h1', 10e9)], *vms,
-        *(line for vm, _ in vms for line in (
-            f'ns-{vm}', ('set', {'index': 7, 'gso_max_segs': 2}))),
-        'closed', 'swept']
+        *((f'ns-{vm}', ['link set eth0 gso_max_segs 2'], 'ip')
+          for vm, _ in vms), 'swept']
     assert len(bed.jobs) == 2
     job = bed.jobs[0]
     assert job.starts_s == (0.0,)

@@ -25,12 +25,6 @@ def _machine(monkeypatch):
         def __init__(self, run):
             assert run == 'abc123'
 
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *error):
-            made.story.append('closed')
-
         def build(self, rates_bps):
             made.story.append(list(rates_bps.items()))
             if made.error:
@@ -51,7 +45,7 @@ def _machine(monkeypatch):
 
 def test_the_smallest_fabric_is_built_and_removed(machine):
     capability.check()
-    assert machine.story == [[('try', 1e8)], ('try', 'try'), 'closed',
+    assert machine.story == [[('try', 1e8)], ('try', 'try'),
                              'released abc123']
 
 
@@ -64,13 +58,13 @@ def test_others_than_root_cannot(machine, uid):
 
 
 @pytest.mark.parametrize(('changes', 'said'), [
-    ({'missing': ('nft', 'tc')}, 'tc, nft not found .see bindep.txt.'),
+    ({'missing': ('nft', 'tc', 'ip')},
+     'ip, tc, nft not found .see bindep.txt.'),
     ({'run_error': OSError(28, 'No space')}, 'No space'),
     ({'error': subprocess.CalledProcessError(
-        1, 'tc', stderr=' no htb \n')}, 'tc says no htb\\.'),
-    ({'error': OSError(1, 'denied')}, 'no network namespaces.*denied'),
-    ({'error': capability.pyroute2.NetlinkError(95, 'no ifb')},
-     'no network namespaces.*no ifb')])
+        1, ['nsenter', '--net=x', 'tc'], stderr=' no htb \n')},
+     'tc says no htb\\.'),
+    ({'error': OSError(1, 'denied')}, 'no network namespaces.*denied')])
 def test_what_is_missing_is_named(machine, changes, said):
     vars(machine).update(changes)
     with pytest.raises(capability.CannotEmulate, match=said):

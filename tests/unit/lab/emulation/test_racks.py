@@ -42,12 +42,11 @@ def test_links_are_built_and_shaped_and_all_is_taken_away(told):
     assert told.story[-1] == ('release', 'abc123')
     first, second, *rest = told.batches
     assert first == ('ip', fabric, [
-        'link set lo up', 'link add core type bridge', 'link set core up',
+        'link set lo up', 'link add core up type bridge',
         *(line.format(n=n) for n in range(2) for line in (
-            'link add rack{n} type bridge', 'link set rack{n} up',
-            'link add up{n} type veth peer name down{n}',
-            'link set up{n} master rack{n}', 'link set down{n} master core',
-            'link set up{n} up', 'link set down{n} up'))])
+            'link add rack{n} up type bridge',
+            'link add up{n} up master rack{n} type veth peer name down{n}',
+            'link set down{n} up master core'))])
 
     def shaped(dev, rate, burst=16_000):
         return (f'qdisc add dev {dev} root tbf rate {rate}bit burst {burst} '
@@ -59,9 +58,8 @@ def test_links_are_built_and_shaped_and_all_is_taken_away(told):
         shaped('up1', 1_000_000), shaped('down1', 1_000_000)])
     assert rest[4:8] == [
         ('ip', fabric, [
-            'link add r0v1 type veth peer name eth0 netns '
-            'virtco-emu-abc123-r0v1', 'link set r0v1 master rack0',
-            'link set r0v1 up']),
+            'link add r0v1 up master rack0 type veth peer name eth0 netns '
+            'virtco-emu-abc123-r0v1']),
         ('ip', found.namespace('r0v1'), [
             'link set lo up', 'link set eth0 up',
             'addr add 10.73.0.2/16 dev eth0']),

@@ -36,9 +36,9 @@ def test_each_switch_hangs_below_the_one_above(told):
         line for name, above, hosts in (
             ('pod', 'fabric0', ['h9']), ('rack0', 'pod', ['h0', 'h1']))
         for line in (
-            f'link add {name} type bridge', f'link set {name} up',
-            f'link add {name}-up type veth peer name {name}-down',
-            f'link set {name}-up master {name} up',
+            f'link add {name} up type bridge',
+            f'link add {name}-up up master {name} type veth peer name '
+            f'{name}-down',
             f'link set {name}-down master {above} up',
             *(f'link set {host} master {name}' for host in hosts))], 'ip')
     # What leaves by the lower end goes up, by the upper end down.

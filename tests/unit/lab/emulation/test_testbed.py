@@ -47,7 +47,7 @@ class Fabric:
 
     def __getattr__(self, name):
         if name not in ('set_uplink_rate', 'clear_uplink', 'add_vm',
-                        'remove_vm', 'close'):
+                        'remove_vm'):
             raise AttributeError(name)
         return lambda *args: self._story.append(
             ' '.join(map(str, (name, *args))))
@@ -288,10 +288,10 @@ def test_the_last_is_ended_first_and_all_is_removed(bed):
     children = ['edge-h1', 'edge-h0', 'controller', 'nova']
     assert bed.story == [
         *(f'{verb} {name}' for verb in ('terminate', 'stop')
-          for name in children), 'shut down True', 'close', 'dismiss']
+          for name in children), 'shut down True', 'dismiss']
     bed.story.clear()
     bed.make().close()
-    assert bed.story == ['close', 'dismiss']
+    assert bed.story == ['dismiss']
 
 
 def test_what_ends_badly_is_removed(bed, monkeypatch):
