@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import contextlib
 from typing import Any
 
+import msgspec
 from rich import console
 from rich import progress
 
@@ -35,11 +36,8 @@ def part(answer: dict[str, Any]
 
     :returns: neighbours by level, and the member's share.
     """
-    told = answer['share']
-    return ([[swarm.Peer(**one) for one in level]
-             for level in answer['swarms']],
-            told and peers.Share(told['gate'], told['gates'],
-                                 tuple(told['first'])))
+    return (msgspec.convert(answer['swarms'], list[list[swarm.Peer]]),
+            msgspec.convert(answer['share'], peers.Share | None))
 
 
 @contextlib.contextmanager

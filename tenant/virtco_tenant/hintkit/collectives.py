@@ -32,14 +32,12 @@ def convert(calls: Sequence[tuple[str, float]], world_size: int,
             inputs.refuse(inputs.OPTIONS, '--world-size', world_size,
                           f'at most {MAX_PAIR_RANKS} ranks for all_to_all')
         # NCCL's trees join VMs; inside of one there is a chain.
-        found, inside = (
-            made.onto_vms(ring_and_tree.tree_all_reduce(n_vms, size_bytes), 1)
+        inside_bytes += (
+            made.onto_vms(flows, ring_and_tree.tree_all_reduce(
+                n_vms, size_bytes), 1)
             if algorithm == 'tree' else
-            made.onto_vms(ring_and_tree.RING[collective](
+            made.onto_vms(flows, ring_and_tree.RING[collective](
                 range(world_size), size_bytes), gpus_per_vm))
-        inside_bytes += inside
-        for pair, sent in found.items():
-            flows[pair] = flows.get(pair, 0.0) + sent
     return made.Made(made.matrix_of(n_vms, flows), tuple([
         'One iteration: ' + ', '.join(
             f'{name} of {units.format_size(size)}' for name, size in calls)

@@ -167,9 +167,8 @@ def figures_of(values: dict[str, Any]) -> figures.Figures:
     assert hint is not None  # there is a key of the product
     text = ''
     if hint.coflows:
-        text = made.shortest(
-            hint.coflows, json.loads(hints.text_of_matrix(values)),
-            hints.encode(hint)[hints.TM])
+        text = min(made.compact(json.loads(hints.text_of_matrix(values))),
+                   hints.encode(hint)[hints.TM], key=len)
     return figures.Figures(hint, text, figures.sums(hint.coflows))
 
 
@@ -212,10 +211,8 @@ def _given(text_or_file: str, name: str
                                 hint_matrix.Limits().max_text_bytes)
     try:
         values = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         values = None  # Its error is that of the controller, below.
-    except RecursionError:
-        values = None
     if isinstance(values, dict) and any(
             key.startswith(hints.PREFIX) for key in values):
         found = {key: value if isinstance(value, (str, int))

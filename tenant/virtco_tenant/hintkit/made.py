@@ -9,8 +9,6 @@ import dataclasses
 import json
 from typing import Any
 
-from virtco.model import coflow as coflow_model
-
 #: (sender, receiver) -> bytes; ranks or VMs.
 Flows = dict[tuple[int, int], float]
 
@@ -35,16 +33,16 @@ def compact(value: Any) -> str:
     return json.dumps(value, separators=(',', ':'))
 
 
-def onto_vms(flows: Iterable[tuple[int, int, float]], ranks_per_vm: int,
-             cyclic_vms: int | None = None) -> tuple[Flows, float]:
-    """Sum flows between ranks to flows between VMs, and bytes inside of VMs.
+def onto_vms(found: Flows, flows: Iterable[tuple[int, int, float]],
+             ranks_per_vm: int, cyclic_vms: int | None = None) -> float:
+    """Add flows between ranks to those between VMs; return bytes inside VMs.
 
     Ranks fill one VM after the other.
 
+    :param found: sums by pair of VMs, changed in place.
     :param cyclic_vms: number of VMs over which the ranks are dealt in turn
         instead.
     """
-    found: Flows = {}
     inside_bytes = 0.0
     for src, dst, size_bytes in flows:
         pair = ((src // ranks_per_vm, dst // ranks_per_vm)
@@ -54,7 +52,7 @@ def onto_vms(flows: Iterable[tuple[int, int, float]], ranks_per_vm: int,
             inside_bytes += size_bytes
         else:
             found[pair] = found.get(pair, 0.0) + size_bytes
-    return found, inside_bytes
+    return inside_bytes
 
 
 def matrix_of(n_vms: int, flows: Mapping[tuple[int, int], float]
@@ -78,9 +76,3 @@ def matrix_of(n_vms: int, flows: Mapping[tuple[int, int], float]
              for src in range(n_vms)]
     forms: list[dict[str, Any] | list[Any]] = [sparse, dense]
     return min(forms, key=lambda form: len(compact(form)))
-
-
-def shortest(coflows: tuple[coflow_model.Coflow, ...], given: Any,
-             encoded: str) -> str:
-    """Return the shorter of ``given`` without spaces and ``encoded``."""
-    return min(compact(given), encoded, key=len) if coflows else ''

@@ -25,8 +25,9 @@ def convert(path: str, triples: bool, ranks_per_vm: int,
     """
     n_ranks, flows = _triples(path) if triples else _dense(path)
     n_vms = -(-n_ranks // ranks_per_vm)
-    on_vms, inside_bytes = made.onto_vms(
-        ((src, dst, size) for (src, dst), size in flows.items()),
+    on_vms: made.Flows = {}
+    inside_bytes = made.onto_vms(
+        on_vms, ((src, dst, size) for (src, dst), size in flows.items()),
         ranks_per_vm, n_vms if cyclic else None)
     placed = ('one rank runs on each VM' if ranks_per_vm == 1 else
               f'rank r runs on VM r mod {n_vms}' if cyclic else

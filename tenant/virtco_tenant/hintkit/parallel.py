@@ -104,13 +104,10 @@ class Workload:
         inside_bytes = 0.0
         for ranks, sums in self.stages:
             for (kind, group, way), size_bytes in sums.items():
-                found, inside = made.onto_vms(_counted(
+                inside_bytes += made.onto_vms(flows, _counted(
                     layout.sends(ranks or range(layout.world_size), kind,
                                  group, way, size_bytes),
                     by_group, group), ranks_per_vm)
-                inside_bytes += inside
-                for pair, sent in found.items():
-                    flows[pair] = flows.get(pair, 0.0) + sent
         return flows, inside_bytes, by_group
 
 

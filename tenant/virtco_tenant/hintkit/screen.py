@@ -39,13 +39,14 @@ def report(found: figures.Figures, *, bounds: hint_matrix.Limits,
         alone.
     :param file: file that holds the text of ``virtco:tm``.
     """
-    parts = [_title(found), *_assumed(assumptions)]
+    parts = [_title(found), _bullets('Assumed', assumptions)]
     if found.hint.coflows:
         for coflow in found.hint.coflows:
             parts += [_matrix(coflow, len(found.hint.coflows) > 1)]
-        parts += [_vms(found, all_vms), _limits(found, bounds),
-                  _alone(found, rate_bps)]
-        parts += _warned(figures.warnings(found, n_vms))
+        parts += [_vms(found, all_vms), table(
+            ('Limit (default)', 'Used', 'At most'),
+            figures.limits(found, bounds)), _alone(found, rate_bps),
+            _bullets('Warnings', figures.warnings(found, n_vms))]
     parts.append(_ready(found, n_vms, file))
     return '\n\n'.join(part for part in parts if part)
 
@@ -90,16 +91,10 @@ def wrap(text: str, first: str = '', rest: str = '') -> str:
         subsequent_indent=rest).replace('\xa0', ' ')
 
 
-def _assumed(assumptions: Sequence[str]) -> list[str]:
-    return ['Assumed:\n' + _bullets(assumptions)] if assumptions else []
-
-
-def _warned(warnings: Sequence[str]) -> list[str]:
-    return ['Warnings:\n' + _bullets(warnings)] if warnings else []
-
-
-def _bullets(texts: Iterable[str]) -> str:
-    return '\n'.join(wrap(text, '* ', '  ') for text in texts)
+def _bullets(title: str, texts: Sequence[str]) -> str:
+    """Write texts as a list with a title; nothing without texts."""
+    return '\n'.join([f'{title}:', *(wrap(text, '* ', '  ')
+                                     for text in texts)]) if texts else ''
 
 
 def _matrix(coflow: coflow_model.Coflow, named: bool) -> str:
@@ -223,11 +218,6 @@ def _vms(found: figures.Figures, all_vms: bool) -> str:
          for vm, last in runs))
     return text + (f'\n… the {left_out} lines with less are shown by --all'
                    if left_out else '')
-
-
-def _limits(found: figures.Figures, bounds: hint_matrix.Limits) -> str:
-    return table(('Limit (default)', 'Used', 'At most'),
-                 figures.limits(found, bounds))
 
 
 def _alone(found: figures.Figures, rate_bps: float) -> str:

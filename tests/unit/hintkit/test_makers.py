@@ -112,7 +112,8 @@ def test_no_other_form_is_shorter(n, data):
                           st.integers(0, 10 ** 9)), max_size=30),
        st.integers(1, 9), st.booleans())
 def test_no_byte_is_lost_between_ranks_and_vms(flows, per_vm, cyclic):
-    found, inside = made.onto_vms(flows, per_vm, 7 if cyclic else None)
+    found = {}
+    inside = made.onto_vms(found, flows, per_vm, 7 if cyclic else None)
     assert sum(found.values()) + inside == sum(size for *_, size in flows)
     assert all(src != dst for src, dst in found)
 
