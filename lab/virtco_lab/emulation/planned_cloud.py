@@ -45,11 +45,10 @@ class PlannedCloud:
         self._slots: dict[str, int] = {}
 
     def create_group(self, name: str, n_vms: int, hints: dict[str, str], *,
-                     flavor: str, host: str | None = None,
-                     project: str = _PROJECT) -> list[nova_client.Server]:
+                     flavor: str, project: str = _PROJECT
+                     ) -> list[nova_client.Server]:
         """Place and start n_vms servers.
 
-        :param host: the hypervisor to use, without asking.
         :raises virtco.exception.PlacementInfeasible: when one fits nowhere.
         """
         n_slots = self._flavors[flavor]
@@ -57,8 +56,8 @@ class PlannedCloud:
         servers = []
         for row in range(n_vms):
             made = str(uuid.uuid4())
-            chosen = host or self._ask(made, name, row, n_vms, hints,
-                                       n_slots, reservation, project)
+            chosen = self._ask(made, name, row, n_vms, hints, n_slots,
+                               reservation, project)
             self._free[chosen] -= n_slots
             self._slots[made] = n_slots
             servers.append(nova_client.Server(

@@ -92,18 +92,18 @@ def test_a_group_is_one_request_and_in_the_order_of_rows(client, nova):
         nova_client.Server('g-2-id', 'g-2', 'ACTIVE', 1, None)]
 
 
-def test_a_group_may_say_where_and_with_whom(client, nova):
+def test_a_group_may_say_with_whom(client, nova):
     nova.answers = [(202, {'reservation_id': 'r'}), _listed()]
     hints = {'a': 'b'}
     client.create_group('g', 1, hints, flavor='slot2', metadata={'m': 'n'},
-                        server_group='s', host='h3')
+                        server_group='s')
     body = nova.asked[0][3]['json']
     assert body['os:scheduler_hints'] == {'a': 'b', 'group': 's'}
     assert hints == {'a': 'b'}
+    assert 'availability_zone' not in body['server']
     assert {name: body['server'][name] for name in (
-        'availability_zone', 'flavorRef', 'metadata')} == {
-            'availability_zone': 'nova:h3', 'flavorRef': 'slot2',
-            'metadata': {'m': 'n'}}
+        'flavorRef', 'metadata')} == {
+            'flavorRef': 'slot2', 'metadata': {'m': 'n'}}
 
 
 def test_servers_are_waited_for_until_all_are_active(client, nova):

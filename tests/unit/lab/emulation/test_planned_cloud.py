@@ -94,7 +94,7 @@ def test_a_group_shares_a_reservation_and_takes_slots(cloud, controller):
 
 
 def test_a_host_without_room_is_not_offered(cloud, controller):
-    cloud.create_group('g', 1, {}, flavor='slot2', host='h1')
+    cloud.boot('g', ['h1'], 'slot2')
     assert not controller.asked
     cloud.create_group('g', 1, {}, flavor='slot1')
     assert set(_free(controller.asked[-1][1])) == {'h0', 'h1'}
@@ -161,13 +161,13 @@ def test_a_notification_is_told_until_it_is_taken(cloud, controller,
     controller.failures = [
         exception.DatabaseUnavailable(why='x'),
         exception.ControllerUnavailable(url='x', why='y')]
-    cloud.create_group('g', 1, {}, flavor='slot1', host='h0')
+    cloud.create_group('g', 1, {}, flavor='slot1')
     assert waits_s == [1, 1] and len(controller.told) == 1
     controller.failures = [ValueError()]
     with pytest.raises(ValueError):
-        cloud.create_group('g', 1, {}, flavor='slot1', host='h0')
+        cloud.create_group('g', 1, {}, flavor='slot1')
     controller.failures = [
         exception.ControllerUnavailable(url='x', why='y')] * 301
     with pytest.raises(exception.ControllerUnavailable):
-        cloud.create_group('g', 1, {}, flavor='slot1', host='h0')
+        cloud.create_group('g', 1, {}, flavor='slot1')
     assert len(controller.failures) == 1

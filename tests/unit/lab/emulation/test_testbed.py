@@ -62,10 +62,15 @@ class Cloud:
     def _server(self, name, host):
         return types.SimpleNamespace(uuid=name, host=host)
 
-    def create_group(self, name, n_vms, hints, *, flavor, host=None):
-        self._story.append(f'create {n_vms} {flavor} of {name} {hints} {host}')
-        return [self._server(f'{name}-{i}', host or f'h{i % 2}')
+    def create_group(self, name, n_vms, hints, *, flavor):
+        self._story.append(f'create {n_vms} {flavor} of {name} {hints}')
+        return [self._server(f'{name}-{i}', f'h{i % 2}')
                 for i in range(n_vms)]
+
+    def boot(self, name, hosts, flavor):
+        self._story.append(f'boot {flavor} of {name} {hosts}')
+        return [self._server(f'{name}-{row}', host)
+                for row, host in enumerate(hosts)]
 
     def wait_active(self, servers, note):
         for n in range(len(servers) + 1):
@@ -334,7 +339,7 @@ def test_a_group_is_booted_where_the_cloud_says(bed):
     servers = found.launch('g', 3, 'slot2', {'a': 'b'}, counts.append)
     assert [server.uuid for server in servers] == ['g-0', 'g-1', 'g-2']
     assert bed.story[:4] == [
-        "create 3 slot2 of g {'a': 'b'} None", 'add_vm g-0 h0',
+        "create 3 slot2 of g {'a': 'b'}", 'add_vm g-0 h0',
         'add_vm g-1 h1', 'add_vm g-2 h0']
     assert sorted(bed.story[4:]) == ['ports of h0', 'ports of h1']
     assert bed.waits == [('3 servers for g', 'nova', 60.0)]
@@ -365,7 +370,7 @@ def test_the_last_count_is_told_while_one_waits(bed):
 def test_slots_are_taken_by_servers_that_send_nothing(bed):
     found = bed.up()
     servers = found.occupy({'h0': 2, 'h1': 0})
-    assert bed.story == ['create 1 slot2 of background-h0 {} h0']
+    assert bed.story == ["boot slot2 of background-h0 ['h0']"]
     assert [server.uuid for server in servers] == ['background-h0-0']
     found.vacate(servers)
     assert bed.story[-1] == "delete ['background-h0-0']"
