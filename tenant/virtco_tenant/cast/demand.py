@@ -34,14 +34,14 @@ def demand(source: str, parts: Mapping[str, peers.Part],
     """
     shares = {name: part.share for name, part in parts.items()
               if part.share is not None}
-    found: Demand = {}
+    found: Demand = collections.defaultdict(float)
     if not shares:
         _spread(found, parts, peers.WITHIN, source, parts, size_bytes)
         return found
     fetched: dict[str, float] = collections.defaultdict(float)
     for (gates, first), blocks in _classes(shares).items():
         class_bytes = size_bytes * blocks / _SAMPLE
-        _add(found, source, first, class_bytes)
+        found[source, first] += class_bytes
         _spread(found, parts, peers.BETWEEN, first, gates, class_bytes)
         for name in gates:
             fetched[name] += class_bytes
@@ -90,8 +90,4 @@ def _spread(found: Demand, parts: Mapping[str, peers.Part], level: int,
         givers = [other for other in neighbours(name)
                   if steps[other] <= steps[name]]
         for giver in givers:
-            _add(found, giver, name, size_bytes / len(givers))
-
-
-def _add(found: Demand, src: str, dst: str, size_bytes: float) -> None:
-    found[src, dst] = found.get((src, dst), 0.0) + size_bytes
+            found[giver, name] += size_bytes / len(givers)

@@ -12,6 +12,7 @@ import statistics
 import time
 from typing import TYPE_CHECKING
 
+import msgspec
 from rich import console
 
 from virtco import exception
@@ -136,15 +137,12 @@ def _from_file(path: str | None) -> dict[str, str]:
     if path is None:
         return {}
     try:
-        found = json.loads(pathlib.Path(path).read_text())
-    except (OSError, ValueError) as error:
-        raise exception.Invalid(field='--clusters', value=path,
-                                limit=f'a JSON file ({error})') from error
-    if not isinstance(found, dict) or not all(
-            isinstance(value, str) for value in found.values()):
-        raise exception.Invalid(field='--clusters', value=path,
-                                limit='an object {"VM": "cluster", …}')
-    return found
+        return msgspec.json.decode(pathlib.Path(path).read_bytes(),
+                                   type=dict[str, str])
+    except (OSError, msgspec.MsgspecError) as error:
+        raise exception.Invalid(
+            field='--clusters', value=path, limit='a file with an object '
+            f'{{"VM": "cluster", …}} ({error})') from error
 
 
 def _group(name: str | None, out: console.Console) -> 'groups.Group | None':
@@ -193,9 +191,10 @@ def _from_history(path: str | None) -> dict[str, str]:
     # scipy takes a second to import, and only inference needs it.
     from virtco_tenant.cast import clusters
     try:
-        told = {(str(src), str(dst)): float(rate_bps) for src, dst, rate_bps
-                in json.loads(pathlib.Path(path).read_text())}
-    except (OSError, ValueError, TypeError) as error:
+        told = {(src, dst): rate_bps for src, dst, rate_bps
+                in msgspec.json.decode(pathlib.Path(path).read_bytes(),
+                                       type=list[tuple[str, str, float]])}
+    except (OSError, msgspec.MsgspecError) as error:
         raise exception.Invalid(
             field='--history', value=path,
             limit=f'a file written by an earlier cast ({error})') from error
