@@ -60,8 +60,8 @@ class Racks:
 
     def uplink_bytes(self) -> int:
         """Read the bytes sent on the uplinks so far, both directions."""
-        shown = json.loads(_output('ip', '-n', self.namespace('fabric'),
-                                   '-s', '-j', 'link'))
+        shown = json.loads(subprocess.check_output(
+            ['ip', '-n', self.namespace('fabric'), '-s', '-j', 'link']))
         return sum(int(link['stats64']['tx']['bytes']) for link in shown
                    if link['ifname'].startswith(('up', 'down')))
 
@@ -97,8 +97,3 @@ def _shaped(device: str, rate_bps: float) -> str:
     burst_bytes = max(16_000, round(rate_bps / 8 * 0.002))
     return (f'qdisc add dev {device} root tbf rate {rate_bps:.0f}bit '
             f'burst {burst_bytes} latency 50ms')
-
-
-def _output(*argv: str) -> str:
-    return subprocess.run(argv, capture_output=True, text=True,
-                          check=True).stdout
