@@ -28,9 +28,9 @@ def fabric_of(cap: np.ndarray, demands: Sequence[fabric_model.Demand],
     """Lay the demands out; ``cap`` is egress then ingress, shape (2H,)."""
     counts = np.array([len(demand.bits) for demand in demands], np.int64)
     owner = np.repeat(np.arange(len(demands)), counts)
-    # No demand at all has columns of the right types, too.
+    src, dst, bits, weight = map(np.concatenate, zip(of_flows(()), *demands))
     return fabric_model.lay_out(cap, len(demands), owner, fabric_model.Demand(
-        *map(np.concatenate, zip(of_flows(()), *demands))), uplinks)[0]
+        src.astype(np.int64), dst.astype(np.int64), bits, weight), uplinks)[0]
 
 
 def append(fabric: fabric_model.Fabric,
