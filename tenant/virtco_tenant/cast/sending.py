@@ -141,7 +141,7 @@ def _from_file(path: str | None) -> dict[str, str]:
                                    type=dict[str, str])
     except (OSError, msgspec.MsgspecError) as error:
         raise exception.Invalid(
-            field='--clusters', value=path, limit='a file with an object '
+            field='--clusters', value=path, limit='a JSON file with an object '
             f'{{"VM": "cluster", …}} ({error})') from error
 
 

@@ -437,7 +437,7 @@ def test_clusters_that_are_none_are_refused(tmp_path, text, limit):
         path.write_text(text)
     with pytest.raises(exception.Invalid) as caught:
         sending._from_file(str(path))
-    assert caught.value.kwargs['limit'].startswith(limit)
+    assert limit in caught.value.kwargs['limit']
 
 
 def test_clusters_come_from_a_file_or_from_nobody(tmp_path, out):
