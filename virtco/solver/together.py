@@ -87,7 +87,7 @@ def join(problems: Sequence[snapshot.PlacementProblem]
         spread += [_moved(one, first) for one in problem.spread]
         vms += [
             vm if vm.pinned is not None else dataclasses.replace(
-                vm, name=f'{number}/{vm.name}', allowed=(
+                vm, allowed=(
                     allowed if vm.allowed is None else vm.allowed & allowed))
             for vm in problem.vms]
     rates: dict[tuple[str, str], float] = {}

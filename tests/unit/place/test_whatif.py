@@ -54,8 +54,8 @@ def test_all_groups_are_one_problem():
         'h', [[0, 0, 3], [0, 0, 0], [0, 7, 0]], (2, 3, 4))))
     assert labels == [('g', 0), ('g', 1), ('h', 0), ('h', 1), ('h', 2)]
     assert [(vm.name, vm.demand) for vm in problem.vms] == [
-        ('0/g-0', (1, 2, 3)), ('0/g-1', (1, 2, 3)), ('1/h-0', (2, 3, 4)),
-        ('1/h-1', (2, 3, 4)), ('1/h-2', (2, 3, 4))]
+        ('g-0', (1, 2, 3)), ('g-1', (1, 2, 3)), ('h-0', (2, 3, 4)),
+        ('h-1', (2, 3, 4)), ('h-2', (2, 3, 4))]
     assert [[(flow.src, flow.dst, flow.size_bytes) for flow in coflow.flows]
             for coflow in problem.coflows] == [
                 [(0, 1, 8e9)], [(2, 4, 3), (4, 3, 7)]]

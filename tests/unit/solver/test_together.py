@@ -66,14 +66,14 @@ def test_joined_vms_keep_their_pins_and_may_go_where_they_might_alone():
     joined = together.join([one, group(1, [], hosts(2, 2))])
     assert joined.vms[0] == pinned
     assert [(vm.name, vm.allowed) for vm in joined.vms[1:]] == [
-        ('0/v1', frozenset('c')), ('1/v0', frozenset('ab'))]
+        ('v1', frozenset('c')), ('v0', frozenset('ab'))]
 
 
-def test_a_problem_joined_alone_has_new_names_and_no_other_hosts():
+def test_a_problem_joined_alone_has_a_number_and_no_other_hosts():
     load = snapshot.ActiveCoflow('r', (('a', GB),), (('b', GB),))
     alone = group(2, [(0, 1, GB)], hosts(2, 2), [load])
     assert together.join([alone]) == dataclasses.replace(
-        alone, vms=tuple(cluster.Vm(f'0/v{i}', (1.0,),
+        alone, vms=tuple(cluster.Vm(f'v{i}', (1.0,),
                                     allowed=frozenset('ab'))
                          for i in range(2)),
         coflows=(dataclasses.replace(alone.coflows[0], name='0/c'),))
