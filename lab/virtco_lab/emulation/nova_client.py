@@ -69,17 +69,21 @@ class NovaClient:
     def create_group(self, name: str, n_vms: int, hints: dict[str, str], *,
                      flavor: str = 'slot1',
                      metadata: dict[str, str] | None = None,
-                     server_group: str | None = None) -> list[Server]:
+                     server_group: str | None = None,
+                     host: str | None = None) -> list[Server]:
         """Ask for n_vms servers at once; they are in the order of rows.
 
         :param hints: scheduler hints, e.g. of :func:`virtco.hints.encode`.
         :param server_group: uuid of a Nova server group.
+        :param host: the hypervisor to use, as only an administrator may say.
         """
         all_hints = dict(hints)
         if server_group is not None:
             all_hints['group'] = server_group
+        where = {} if host is None else {'availability_zone': f'nova:{host}'}
         answer = self._request('create', 'POST', '/servers', json={
             'server': {
+                **where,
                 'name': name, 'imageRef': IMAGE, 'flavorRef': flavor,
                 'networks': 'none', 'metadata': metadata or {},
                 'min_count': n_vms, 'max_count': n_vms,

@@ -11,6 +11,7 @@ import subprocess
 
 import pytest
 
+from tests import patience
 from tests.functional.controller import test_advice
 from virtco.osc import shell
 
@@ -133,8 +134,10 @@ def test_the_order_stands_in_the_next_launch(tenant, virtco, controller,
                          hosts=dict.fromkeys(test_advice.HOSTS, 1))
     coflow = other.coflow('t')
     assert coflow['rank_hint'] is True
-    shown = other.call('GET', f'/v1/coflows/{coflow["id"]}', params={
-        'project_id': other.project})
+    # It is scheduled a moment after its launch.
+    shown = patience.wait_for(lambda: (found := other.call(
+        'GET', f'/v1/coflows/{coflow["id"]}', params={
+            'project_id': other.project}))['bottleneck'] and found)
     ports = {(port['direction'], other.name(port['host'])) for port in (
         shown['bottleneck'],
         {'direction': shown['planned_bottleneck']['direction'],
