@@ -405,6 +405,8 @@ class LiveState:
         for coflow_id in self._progress.measured & (
                 self._groups.coflows.keys()):
             tracked = self._groups.coflows[coflow_id]
+            if not tracked.whole.pairs.hosts <= hosts.number_of.keys():
+                continue  # A host was forgotten.
             did = tracked.overstates
             tracked.most_compute_s = tracked.period.most_compute_s(
                 tracked.send_s(ports, hosts.number_of))

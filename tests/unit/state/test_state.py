@@ -208,6 +208,16 @@ def test_who_does_not_lead_any_more_writes_nothing(bench):
     assert bench.state.live.is_known('h1')
 
 
+def test_a_job_on_a_forgotten_host_holds_nothing_up(bench):
+    bench.group(state='active')
+    bench.state.refresh()
+    live = bench.state.live
+    live._progress.measured.add('c-p-a')
+    assert live._groups.coflows['c-p-a'].whole.pairs.hosts
+    live._bound_computing(schedule_input.Hosts())
+    assert not live._progress.measured
+
+
 def test_what_is_counted_is_written_down(bench, monkeypatch):
     bench.group(size_bytes=100.0, tm='[[0,1,100]]')
     bench.state.refresh()
