@@ -101,7 +101,7 @@ class Counters:
         self.totals: dict[Name, Total] = {}
         self._stats: Mapping[int, wire.ClassStats] = {}
         # Limited hosts by slot; coflow and host by minor.
-        self._limits: dict[int, str] = {}
+        self._limits = {0: ''}
         self._classes: dict[int, tuple[str, str]] = {}
         #: Minors of the policy's coflows and destinations.
         self.coflow_minors: Set[int] = set()
@@ -120,7 +120,7 @@ class Counters:
     def name_limits(self, unmanaged: edge_policy.Unmanaged | None) -> None:
         """Set the limited host of each slot; see :meth:`limited`."""
         limits = unmanaged.limits if unmanaged is not None else ()
-        self._limits = {limit.slot: limit.host for limit in limits}
+        self._limits = {0: '', **{limit.slot: limit.host for limit in limits}}
         self._of_class = None
 
     def name_classes(self, classes: Iterable[edge_policy.CoflowClass]
@@ -197,7 +197,9 @@ class Counters:
         if minors.is_control(minor):
             return Name('leaf', 'control', '', where)
         if (slot := minors.limit_of(minor)) is not None:
-            return Name('limited', '', self._limits.get(slot, ''), where)
+            # A class whose host is not limited any more counts for nobody.
+            host = self._limits.get(slot)
+            return None if host is None else Name('limited', '', host, where)
         if minor not in self._classes:
             return None
         coflow_id, host = self._classes[minor]

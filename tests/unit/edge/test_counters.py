@@ -236,6 +236,11 @@ def test_limited_destinations_count_for_their_host():
     limit('h4')
     count(600)
     assert [row.host for row in seen.limited()] == [None, 'h4']
+    # It is nobody's, and its class goes later: one row for all others.
+    seen.name_limits(edge_policy.Unmanaged(1e6))
+    for classes in ({minors.of_limit(3): wire.ClassStats(700, 1)}, {}):
+        seen.add_stats({**classes, 0xc000: wire.ClassStats(19, 2)})
+        assert seen.limited() == (reports.LimitCounter(None, 19, 0),)
 
 
 def test_peers_are_those_that_send_now_and_most(monkeypatch):
