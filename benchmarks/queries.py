@@ -160,6 +160,8 @@ QUESTIONS: dict[str, Ask] = {
     'metrics: coflows': _of(groups.coflows_by_state),
     'operator: coflow list': lambda database:
         _coflows(database).find(coflows.NO_SCHEDULE),
+    'operator: coflow list --state active': lambda database:
+        _coflows(database).find(coflows.NO_SCHEDULE, state='active'),
     'operator: event list': _of(records.list_events),
     'operator: profile list': _of(profile_rows.list_groups, None),
     'operator: profile show': _of(profile_rows.find, None, 'absent'),

@@ -18,10 +18,12 @@ MOST_IN = 500
 
 
 def list_coflows(session: orm.Session, *, project_id: str | None = None,
-                 server: str | None = None, limit: int = 5000,
-                 before: models.Coflow | None = None) -> list[models.Coflow]:
+                 states: Collection[str] = (), server: str | None = None,
+                 limit: int = 5000, before: models.Coflow | None = None
+                 ) -> list[models.Coflow]:
     """List the newest coflows in order of age, without matrix and progress.
 
+    :param states: stored states; empty: any.
     :param server: name of a server of the group; None: any.
     :param before: only older coflows than this one; None: all.
     """
@@ -36,6 +38,8 @@ def list_coflows(session: orm.Session, *, project_id: str | None = None,
             sa.tuple_(*age) < (before.created_at, before.position, before.id))
     if project_id is not None:
         query = query.where(models.Coflow.project_id == project_id)
+    if states:
+        query = query.where(models.Coflow.state.in_(states))
     if server is not None:
         query = query.where(models.Coflow.group_id.in_(sa.select(
             models.Member.group_id).where(

@@ -46,6 +46,8 @@ def test_coflows_are_listed_the_newest_last(session):
     assert listed() == ['5', '1', '4', '2', '3']
     assert listed(project_id='p') == ['5', '1', '2', '3']
     assert listed(limit=2) == ['2', '3']
+    assert listed(states=['planned']) == listed()
+    assert listed(states=['done', 'retired']) == []
     pages, before = [], None
     while page := records.list_coflows(session, limit=2, before=before):
         pages.append([one.id for one in page])

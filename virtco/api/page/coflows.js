@@ -136,7 +136,7 @@ export class Coflows {
   }
 
   async look() {
-    this.found = (await get('v1/coflows')).coflows.sort(byOrder);
+    this.found = (await get('v1/coflows?limit=500')).coflows.sort(byOrder);
     this.draw();
   }
 
