@@ -28,6 +28,7 @@ import tempfile
 import time
 
 from virtco import units
+from virtco_lab.emulation import namespaces
 from virtco_lab.emulation import racks as racks_module
 
 _LIMIT_S = 300.0
@@ -36,21 +37,23 @@ _MODES = ('plain', 'unaware', 'topology', 'inferred')
 
 def cast(racks, path, mode, directory):
     """Seconds to the last byte, and copies that crossed uplinks."""
-    source, *receivers = racks.vms
+    source, *receivers = racks.bed.hosts
     command = [sys.executable, '-m', 'virtco_tenant.cast.command']
     history = directory / 'history.json'
     clusters = directory / 'clusters.json'
-    clusters.write_text(json.dumps(racks.vms))
+    clusters.write_text(json.dumps(racks.bed.racks))
     options = {'plain': ['--plain', '--history', str(history)],
                'unaware': [], 'inferred': ['--history', str(history)],
                'topology': ['--clusters', str(clusters)]}[mode]
     log = directory / 'send.log'
-    before = racks.uplink_bytes()
+    before = racks.switches_bytes()
     with contextlib.ExitStack() as stack:
         def start(vm, *words, output):
-            process = racks.start(
-                vm, *command, *words, '--name', vm, '--address',
-                racks.address[vm], stdout=output, stderr=subprocess.STDOUT)
+            host = racks.hypervisors[vm]
+            process = subprocess.Popen(
+                [*namespaces.within(host.namespace), *command, *words,
+                 '--name', vm, '--address', host.address],
+                stdout=output, stderr=subprocess.STDOUT)
             stack.callback(process.wait)
             stack.callback(process.kill)
             return process
@@ -73,7 +76,7 @@ def cast(racks, path, mode, directory):
         if got.read_bytes() != path.read_bytes():
             raise AssertionError(f'{vm} has other bytes')
         shutil.rmtree(directory / vm)
-    copies = (racks.uplink_bytes() - before) / path.stat().st_size / 2
+    copies = (racks.switches_bytes() - before) / path.stat().st_size / 2
     return float(done[1]), copies
 
 
@@ -99,7 +102,7 @@ def main(argv=None):
         args.rate, args.per_rack * args.rate / args.oversubscription)
     found = {'racks': args.racks, 'per_rack': args.per_rack,
              'bound_s': bound_s}
-    with tempfile.TemporaryDirectory() as name, racks_module.Racks(
+    with tempfile.TemporaryDirectory() as name, racks_module.built(
             [args.per_rack] * args.racks, args.rate,
             args.oversubscription) as racks:
         path = pathlib.Path(name) / 'file'

@@ -48,7 +48,7 @@ def main(argv=None):
     found = []
     for case, (slower_bps, slow, times) in cases(args.per_rack,
                                                  args.rate).items():
-        with racks_module.Racks([args.per_rack] * 2, args.rate, 1,
+        with racks_module.built([args.per_rack] * 2, args.rate, 1,
                                 slower_bps) as racks:
             for name in _SCHEMES:
                 runs = [casts.run(racks, int(args.size), casts.SCHEMES[name],

@@ -67,10 +67,11 @@ def run(load: float, slack: float, seeds: Sequence[int], share: float,
     """
     scale = cases.Scale(N_HOSTS, hint_cases.RATE_BPS)
     made = [hint_cases.make(seed, N_HOSTS, load) for seed in seeds]
-    with untold.Bed(
-            cases.hosts(scale, 0, False), scale, logs, shown,
-            slots=max(sum(one.coflow.n_vms for one in case.coflows)
-                      for case in made)) as bed:
+    with untold.Bed(cases.bed(
+            scale, logs, slots=max(
+                sum(one.coflow.n_vms for one in case.coflows)
+                for case in made)), shown.say) as bed:
+        bed.wait_measured()
         for seed, case in zip(seeds, made):
             yield once(bed, case, load, slack, seed, share)
 

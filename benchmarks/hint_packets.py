@@ -42,12 +42,13 @@ def run(todo: Sequence[hint_cases.Cell], logs: pathlib.Path,
             todo, lambda cell: (cell.hosts, cell.options, cell.rate_bps)):
         of_size = list(some)
         scale = cases.Scale(n_hosts, rate_bps)
-        with untold.Bed(cases.hosts(scale, 0, False), scale,
-                        logs / str(n_hosts), shown,
-                        # Every VM of every coflow might be on one host.
-                        slots=sum(one.coflow.n_vms for one
-                                  in of_size[0].case().coflows),
-                        controller={'scheduler': dict(options)}) as bed:
+        with untold.Bed(cases.bed(
+                scale, logs / str(n_hosts),
+                # Every VM of every coflow might be on one host.
+                slots=sum(one.coflow.n_vms for one
+                          in of_size[0].case().coflows),
+                controller={'scheduler': dict(options)}), shown.say) as bed:
+            bed.wait_measured()
             for cell in of_size:
                 yield cell, *_once(bed, cell)
 

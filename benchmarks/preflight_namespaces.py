@@ -18,7 +18,6 @@ from virtco.topology.formats import plain
 from virtco.wire import check as wire
 from virtco.wire import topology as topology_wire
 from virtco_lab.emulation import hosts_only
-from virtco_lab.emulation import switches
 
 LINK_BPS = 40e6
 N_LEAVES, PER_LEAF = 4, 4
@@ -85,13 +84,13 @@ def run(n_trials: int, n_healthy: int, seed: int = 0
             host = str(rng.choice(hosts))
             leaf = f'leaf{rng.integers(N_LEAVES)}'
             cloud.fabric.set_uplink_rate(host, LINK_BPS / 2)
-            switches.set_uplink(cloud.fabric, leaf, HALF)
+            cloud.fabric.set_switch_uplink(leaf, HALF)
             found = cloud.check(hosts)
             cloud.fabric.set_uplink_rate(host, LINK_BPS)
-            switches.set_uplink(cloud.fabric, leaf, HEALTHY)
+            cloud.fabric.set_switch_uplink(leaf, HEALTHY)
             yield _trial(found, host, leaf)
         logged = dict(_READINGS.findall((
-            cloud.config.logs / 'controller.log').read_text()))
+            cloud.bed.logs / 'controller.log').read_text()))
         if healthy:
             yield _noise([json.loads(logged[one]) for one in healthy])
 

@@ -125,7 +125,7 @@ def _run(layout: layouts.Layout, namespace: str, user: str,
          argv: list[str]) -> int:
     """Run a command in a namespace as a user; return its exit status."""
     return subprocess.run(
-        ['nsenter', f'--net={namespaces.path(namespace)}', *argv],
+        [*namespaces.within(namespace), *argv],
         env={**os.environ, **layout.environment(user),
              'PATH': f'{os.path.dirname(sys.executable)}:'
                      f'{os.environ["PATH"]}'}).returncode

@@ -99,8 +99,7 @@ class Client:
     """The real openstack client in the control namespace."""
 
     def __init__(self, layout: layouts.Layout, user: str):
-        self._prefix = ['nsenter',
-                        f'--net={namespaces.path(layout.control)}',
+        self._prefix = [*namespaces.within(layout.control),
                         process.script('openstack')]
         self._environment = {**os.environ, 'PYTHONWARNINGS': 'ignore',
                              **layout.environment(user)}

@@ -27,6 +27,7 @@ from virtco_lab.cloud import daemons
 from virtco_lab.cloud import layout as layouts
 from virtco_lab.cloud import ovn
 from virtco_lab.cloud import tls
+from virtco_lab.emulation import bed
 from virtco_lab.emulation import fabric as fabrics
 from virtco_lab.emulation import janitor
 from virtco_lab.emulation import namespaces
@@ -113,8 +114,8 @@ class Keeper:
         shutil.rmtree(home, ignore_errors=True)
         home.mkdir(mode=0o755)
         self.layout.save()
-        self._fabric.build(dict.fromkeys(self.layout.computes,
-                                         self.layout.rate_bps))
+        self._fabric.build(bed.Bed(dict.fromkeys(
+            self.layout.computes, self.layout.rate_bps)))
         # All that is started from now on is there, too.
         namespaces.enter(self._fabric.control)
         tls.make(home / 'tls', self.layout.address)
@@ -256,7 +257,7 @@ class Keeper:
                 layout, host, address))
             started.append(daemons.Daemon(
                 layout, f'edge-{host}',
-                ['nsenter', f'--net={namespaces.path(layout.namespace(host))}',
+                [*namespaces.within(layout.namespace(host)),
                  process.script('virtco-edge'), '--config-file',
                  str(config)]))
         self._launch(started)

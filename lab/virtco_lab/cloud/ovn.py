@@ -115,8 +115,8 @@ def _inside(layout: layouts.Layout, host: str, program: str,
             *options: str) -> daemons.Daemon:
     """Build a program that runs on a hypervisor, with its Open vSwitch."""
     return _daemon(
-        layout, host, program, layout.ovsdb(host), *options, before=(
-            'nsenter', f'--net={namespaces.path(layout.namespace(host))}'))
+        layout, host, program, layout.ovsdb(host), *options,
+        before=namespaces.within(layout.namespace(host)))
 
 
 def _daemon(layout: layouts.Layout, name: str, program: str, *arguments: str,

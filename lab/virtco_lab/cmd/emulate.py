@@ -20,6 +20,7 @@ from virtco import exception
 from virtco import units
 from virtco_lab.cmd import arguments as types
 from virtco_lab.cmd import present
+from virtco_lab.emulation import bed
 from virtco_lab.emulation import broadcast
 from virtco_lab.emulation import capability
 from virtco_lab.emulation import demo
@@ -30,7 +31,6 @@ from virtco_lab.emulation import measured
 from virtco_lab.emulation import mpi
 from virtco_lab.emulation import namespaces
 from virtco_lab.emulation import reproduce
-from virtco_lab.emulation import testbed
 from virtco_lab.emulation import training
 from virtco_lab.sim import workloads
 from virtco_lab.sim.figures import document
@@ -216,7 +216,7 @@ def _command(arguments: argparse.Namespace, rate_bps: float, is_case: bool
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    names = testbed.host_names(arguments.hosts)
+    names = bed.host_names(arguments.hosts)
     if arguments.slow_host not in (None, *names):
         raise exception.Invalid(
             field='--slow-host', value=arguments.slow_host,

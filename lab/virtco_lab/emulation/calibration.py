@@ -4,6 +4,7 @@
 
 
 from virtco import units
+from virtco_lab.emulation import bed
 from virtco_lab.emulation import fabric
 from virtco_lab.emulation import shaping
 from virtco_lab.emulation import traffic
@@ -32,7 +33,8 @@ def measure_bps() -> float:
     Their links are so fast that the processors are the limit, and whatever
     else the machine does now. It takes two seconds.
     """
-    with fabric.built(dict.fromkeys(('h0', 'h1'), _TRIAL_LINK_BPS)) as trial:
+    with fabric.built(bed.Bed(dict.fromkeys(
+            bed.host_names(2), _TRIAL_LINK_BPS))) as trial:
         vms = [trial.add_vm(f'v{i}', f'h{i % 2}') for i in range(4)]
         for vm in vms:
             shaping.limit_segments(vm.namespace, ('eth0',), _SLOW_SEGMENTS)

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 
 from virtco import exception
+from virtco_lab.emulation import bed
 from virtco_lab.emulation import fabric
 from virtco_lab.emulation import namespaces
 
@@ -36,7 +37,7 @@ def check() -> None:
         raise CannotEmulate(why=str(error)) from error
     try:
         trial = fabric.Fabric(run)
-        trial.build({'try': 1e8})
+        trial.build(bed.Bed({'try': 1e8}))
         trial.add_vm('try', 'try')
     except subprocess.CalledProcessError as error:
         raise CannotEmulate(

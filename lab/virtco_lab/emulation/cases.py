@@ -10,10 +10,14 @@ sends 20 coflows. All groups of a test case start together.
 from collections.abc import Iterable
 from collections.abc import Sequence
 import dataclasses
+import pathlib
+import types
 
 from virtco import exception
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
+from virtco_lab.emulation import bed as beds
+from virtco_lab.emulation import process
 from virtco_lab.emulation import scenario
 from virtco_lab.sim import workloads
 from virtco_lab.sim.figures import virtco as paper
@@ -124,6 +128,21 @@ def hosts(scale: Scale, seed: int, background: bool
     """
     return paper.datacentre(seed, background, scale.n_hosts, scale.slots,
                             scale.rate_bps, is_symmetric=True)
+
+
+def bed(scale: Scale, logs: pathlib.Path, seed: int = 0,
+        background: bool = False, slots: int | None = None,
+        controller: process.Options = types.MappingProxyType({})) -> beds.Bed:
+    """Describe a testbed with the rates that the background leaves of each
+    cable; the controller, which is told their speed, finds the rest out.
+
+    :param slots: slots of each hypervisor, instead of the scale's.
+    :param controller: options of the controller, by group.
+    """
+    return beds.Bed(
+        {host.name: host.egress_bps
+         for host in hosts(scale, seed, background)}, link_bps=scale.rate_bps,
+        slots=slots or scale.slots, controller=controller, logs=logs)
 
 
 def prepare(cell: Cell, scale: Scale, seed: int

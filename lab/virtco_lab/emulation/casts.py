@@ -15,8 +15,8 @@ import time
 from typing import Any
 
 from virtco import exception
+from virtco_lab.emulation import fabric
 from virtco_lab.emulation import namespaces
-from virtco_lab.emulation import racks as racks_module
 from virtco_tenant.cast import peers
 from virtco_tenant.cast import swarm
 from virtco_tenant.cast import torrents
@@ -70,7 +70,7 @@ class Found:
         return max(self.ends_s.values())
 
 
-def run(racks: racks_module.Racks, size_bytes: int, scheme: Scheme,
+def run(racks: fabric.Fabric, size_bytes: int, scheme: Scheme,
         seed: int, *, receivers: int | None = None,
         clusters: Mapping[str, str] | None = None, limit_s: float = 300.0
         ) -> Found:
@@ -80,10 +80,10 @@ def run(racks: racks_module.Racks, size_bytes: int, scheme: Scheme,
     :param clusters: known racks in place of the true ones.
     :raises virtco.exception.VirtcoException: not all have it by then.
     """
-    source, *others = racks.vms
+    source, *others = racks.bed.hosts
     drawn = random.Random(seed)
     names = [source, *drawn.sample(others, receivers or len(others))]
-    known = clusters if clusters is not None else racks.vms
+    known = clusters if clusters is not None else racks.bed.racks
     members = [peers.Member(name, known.get(name) if scheme.knows_racks
                             or clusters is not None else None)
                for name in names]
@@ -94,10 +94,10 @@ def run(racks: racks_module.Racks, size_bytes: int, scheme: Scheme,
             path.parent.mkdir()
             path.write_bytes(drawn.randbytes(size_bytes))
             transfers = _start(racks, names, path, scheme, stack)
-            before = racks.uplink_bytes()
+            before = racks.switches_bytes()
             ends_s, rates_bps = _watch(racks, names, parts, transfers,
                                        limit_s)
-            copies = (racks.uplink_bytes() - before) / size_bytes / 2
+            copies = (racks.switches_bytes() - before) / size_bytes / 2
         for name in names[1:]:
             got = pathlib.Path(directory) / name / 'file'
             if got.read_bytes() != path.read_bytes():
@@ -105,7 +105,7 @@ def run(racks: racks_module.Racks, size_bytes: int, scheme: Scheme,
     return Found(ends_s, copies, rates_bps)
 
 
-def _start(racks: racks_module.Racks, names: Sequence[str],
+def _start(racks: fabric.Fabric, names: Sequence[str],
            path: pathlib.Path, scheme: Scheme, stack: contextlib.ExitStack
            ) -> dict[str, swarm.Transfer]:
     torrent = torrents.describe(path)
@@ -115,10 +115,11 @@ def _start(racks: racks_module.Racks, names: Sequence[str],
         directory.mkdir(exist_ok=True)
         # Threads that libtorrent starts stay in the namespace.
         made = namespaces.call(
-            racks.namespace(name), lambda: swarm.Transfer(
+            racks.hypervisors[name].namespace, lambda: swarm.Transfer(
                 torrent, directory,
                 is_source=name == names[0],
-                address=racks.address[name], others=scheme.others))
+                address=racks.hypervisors[name].address,
+                others=scheme.others))
         stack.callback(made.end)
         transfers[name] = made
     while not all(one.ready for one in transfers.values()):
@@ -126,12 +127,12 @@ def _start(racks: racks_module.Racks, names: Sequence[str],
     return transfers
 
 
-def _watch(racks: racks_module.Racks, names: Sequence[str],
+def _watch(racks: fabric.Fabric, names: Sequence[str],
            parts: Mapping[str, peers.Part],
            transfers: Mapping[str, swarm.Transfer], limit_s: float
            ) -> tuple[dict[str, float], dict[tuple[str, str], float]]:
     order = {name: place for place, name in enumerate(names)}
-    links = {name: [[swarm.Peer(other, racks.address[other],
+    links = {name: [[swarm.Peer(other, racks.hypervisors[other].address,
                                 transfers[other].port,
                                 order[name] > order[other])
                      for other in sorted(level)]

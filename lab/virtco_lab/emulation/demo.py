@@ -11,6 +11,7 @@ import webbrowser
 import rich.console
 
 from virtco import units
+from virtco_lab.emulation import bed as beds
 from virtco_lab.emulation import calibration
 from virtco_lab.emulation import display as display_module
 from virtco_lab.emulation import report
@@ -105,21 +106,15 @@ class Demo:
         options, display = self._options, self._display
         if options.rate_bps is None:
             self._choose_rate()
-        config = testbed_module.Config(
-            options.n_hosts, self._rate_bps, options.report_dir / 'logs',
-            options.slots, slow_host=options.slow_host,
-            has_page=options.has_page)
-        with testbed_module.Testbed(config, display.say) as testbed:
-            display.say(f'building {options.n_hosts} hypervisors, uplinks of '
-                        f'{units.format_rate(self._rate_bps)}')
-            testbed.build()
-            display.say('starting controller, edge modules and Nova')
-            testbed.start_services()
+        bed = beds.Bed(
+            self._rates_bps(), link_bps=self._rate_bps, slots=options.slots,
+            has_nova=True, has_page=options.has_page,
+            logs=options.report_dir / 'logs')
+        with testbed_module.Testbed(bed, display.say) as testbed:
             if options.has_page:
                 url = testbed.open_page()
                 display.say(f'watch it at {url}')
                 _browse(url)
-            display.say('measuring the uplinks with packet trains')
             if not testbed.wait_measured():
                 self._notes.append(
                     'Not every uplink was measured; the speed of the link '
@@ -154,16 +149,17 @@ class Demo:
                 testbed, workload, scheme, progress, keep=is_last,
                 on_result=lambda result: self._finish(workload, result))
 
+    def _rates_bps(self) -> dict[str, float]:
+        """Return the real rate of each hypervisor's uplink."""
+        return {host: self._rate_bps / (1 + (host == self._options.slow_host))
+                for host in beds.host_names(self._options.n_hosts)}
+
     def _simulate(self) -> None:
-        rates_bps = dict.fromkeys(
-            testbed_module.host_names(self._options.n_hosts), self._rate_bps)
-        if self._options.slow_host is not None:
-            rates_bps[self._options.slow_host] /= 2
         for workload, scheme, _ in self._todo():
             with self._display.progress(
                     f'{workload.name}: {scheme.label}') as progress:
                 self._finish(workload, runner.run_simulated(
-                    workload, scheme, rates_bps, self._options.slots,
+                    workload, scheme, self._rates_bps(), self._options.slots,
                     self._options.seed, progress))
 
     def _finish(self, workload: scenario.Workload,

@@ -8,6 +8,9 @@
                    hypervisor ns                  (rate both ways here)
    control ns: mgmt0 bridge == mgmt0 of every hypervisor
 
+Switches between hosts and core are bridges in the core's namespace, each with
+a cable to the one above that is shaped at both of its ends.
+
 All links are made between namespaces of the run: nothing ever appears in,
 listens on or talks over the machine's own network.
 """
@@ -17,9 +20,13 @@ import collections.abc
 import contextlib
 import dataclasses
 import ipaddress
+import json
 import pathlib
+import subprocess
 
 from virtco import exception
+from virtco.topology import tree
+from virtco_lab.emulation import bed as beds
 from virtco_lab.emulation import janitor
 from virtco_lab.emulation import namespaces
 from virtco_lab.emulation import shaping
@@ -32,6 +39,8 @@ DATA_NET = ipaddress.ip_network('10.0.0.0/8')
 _VM_OFFSET = 1 << 16
 _MGMT_NET = ipaddress.ip_network('172.30.0.0/16')
 _RTO_MIN_MS = 3_000
+#: Longest name of a Linux interface, less ``-down``.
+_MOST_NAME = 10
 _EARLY_RETRANS = pathlib.Path('/proc/sys/net/ipv4/tcp_early_retrans')
 
 
@@ -66,6 +75,7 @@ class Fabric:
 
     def __init__(self, run: str):
         self.run = run
+        self.bed = beds.Bed({})
         self.hypervisors: dict[str, Hypervisor] = {}
         self.vms: dict[str, VmPort] = {}
         self._n_vms_ever = 0
@@ -85,18 +95,38 @@ class Fabric:
         """IPv4 address of the control namespace in the management network."""
         return str(_MGMT_NET[1])
 
-    def build(self, rates_bps: collections.abc.Mapping[str, float]) -> None:
-        """Make the core, the management network and every hypervisor.
-
-        :param rates_bps: rate of each hypervisor's cable, each way.
-        """
+    def build(self, bed: beds.Bed) -> None:
+        """Make core, switches, management network and every hypervisor."""
+        self.bed = bed
         self._make(self.core, [f'link add {CORE_BRIDGE} up type bridge'])
         self._make(self.control, [
             f'link add {MGMT_DEV} up type bridge',
             f'address add {self.control_address}/{_MGMT_NET.prefixlen} dev '
             f'{MGMT_DEV}'])
-        for host, rate_bps in rates_bps.items():
+        for host, rate_bps in bed.rates_bps.items():
             self._add_hypervisor(host, rate_bps)
+            if bed.segments is not None:
+                shaping.limit_segments(self.hypervisors[host].namespace, (
+                    VM_BRIDGE, UPLINK_DEV), bed.segments)
+        for root in bed.plane.roots:
+            self._add_switch(root, CORE_BRIDGE)
+
+    def set_switch_uplink(self, name: str, uplink: tree.Uplink,
+                          verb: str = 'replace') -> None:
+        """Change the rate of a switch's uplink; nobody is told."""
+        # Packets leave by the lower end upwards, by the upper end downwards.
+        shaping.run_batch(self.core, [
+            shaping.bucket_command(f'{name}-{way}', rate_bps,
+                                   self.bed.queue_s, verb)
+            for way, rate_bps in (('up', uplink.up_bps),
+                                  ('down', uplink.down_bps))])
+
+    def switches_bytes(self) -> int:
+        """Read the bytes sent over uplinks of switches, both directions."""
+        shown = json.loads(subprocess.check_output(
+            ['ip', '-n', self.core, '-s', '-j', 'link']))
+        return sum(int(link['stats64']['tx']['bytes']) for link in shown
+                   if link['ifname'].endswith(('-up', '-down')))
 
     def set_uplink_rate(self, host: str, rate_bps: float) -> None:
         """Change the rate of the cable each way; nobody is told."""
@@ -157,6 +187,19 @@ class Fabric:
                 f'neighbour replace {peer.address} lladdr {peer.mac} dev eth0 '
                 'nud permanent' for peer in peers], 'ip')
 
+    def _add_switch(self, node: tree.Node, above: str) -> None:
+        """Put a switch and those below it under another one."""
+        name = node.name
+        assert len(name) <= _MOST_NAME, name
+        shaping.run_batch(self.core, [
+            f'link add {name} up type bridge',
+            f'link add {name}-up up master {name} type veth peer name '
+            f'{name}-down', f'link set {name}-down master {above} up',
+            *(f'link set {host} master {name}' for host in node.hosts)], 'ip')
+        self.set_switch_uplink(name, node.uplink, 'add')
+        for child in node.children:
+            self._add_switch(child, name)
+
     def _add_hypervisor(self, host: str, rate_bps: float) -> None:
         number = len(self.hypervisors)
         made = Hypervisor(
@@ -170,7 +213,15 @@ class Fabric:
             f'link add {host} up master {CORE_BRIDGE} type veth peer name '
             f'{UPLINK_DEV} netns {made.namespace}',
             f'link add {shaping.ifb_name(host)} up type ifb'], 'ip')
-        shaping.run_batch(self.core, shaping.limit_commands(host, rate_bps))
+        queue_s = self.bed.queue_s
+        if queue_s is None:
+            shaping.run_batch(self.core, shaping.limit_commands(
+                host, rate_bps, burst_bytes=self.bed.bucket_bytes))
+        else:
+            for namespace, dev in ((self.core, host),
+                                   (made.namespace, UPLINK_DEV)):
+                shaping.run_batch(namespace, [
+                    shaping.bucket_command(dev, rate_bps, queue_s)])
         shaping.run_batch(self.control, [
             f'link add {host} up master {MGMT_DEV} type veth peer name '
             f'{MGMT_DEV} netns {made.namespace}'], 'ip')
@@ -191,12 +242,11 @@ class Fabric:
 
 
 @contextlib.contextmanager
-def built(rates_bps: collections.abc.Mapping[str, float]
-          ) -> collections.abc.Iterator[Fabric]:
-    """Build a fabric in a run of its own; remove all of it at last."""
+def built(bed: beds.Bed) -> collections.abc.Iterator[Fabric]:
+    """Build a bed's network in a run of its own; remove all of it at last."""
     with janitor.run() as run:
         fabric = Fabric(run)
-        fabric.build(rates_bps)
+        fabric.build(bed)
         yield fabric
 
 

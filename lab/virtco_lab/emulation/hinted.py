@@ -80,8 +80,8 @@ def run(settings: Sequence[str], options: extent.Options,
             if (setting, seed) not in found]
     if todo:
         logs = options.directory / 'logs' / 'hinted'
-        with untold.Bed(cases.hosts(options.scale, 0, False), options.scale,
-                        logs, display) as bed:
+        with untold.Bed(cases.bed(options.scale, logs), display.say) as bed:
+            bed.wait_measured()
             for seed, setting in todo:
                 exact = found.get(('exact', seed))
                 made = measure.repeat(functools.partial(

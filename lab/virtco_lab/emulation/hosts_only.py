@@ -15,7 +15,7 @@ import time
 
 from virtco.topology import tree
 from virtco.wire import check as wire
-from virtco_lab.emulation import switches
+from virtco_lab.emulation import bed
 from virtco_lab.emulation import testbed
 
 #: Time after which a host's report tells where it is reached.
@@ -44,18 +44,14 @@ def cloud(plane: tree.Plane, link_bps: float, debug: bool = False
           ) -> Iterator[Cloud]:
     """Build it, and take all of it away again.
 
-    :param plane: the tree above the hosts, see :func:`.switches.grow`.
+    :param plane: the tree above the hosts, see :class:`.bed.Bed`.
     :param link_bps: rate of each host's link.
     :param debug: let the controller log all that it measures.
     """
-    names = tuple(plane.hosts())
-    with (tempfile.TemporaryDirectory() as folder, Cloud(testbed.Config(
-            len(names), link_bps, pathlib.Path(folder), slots=1,
-            with_nova=False, controller={
-                'DEFAULT': {'debug': debug}, 'probe': {'enabled': False}},
-            names=names)) as made):
-        made.build()
-        switches.grow(made.fabric, plane)
-        made.start_services()
+    with (tempfile.TemporaryDirectory() as folder, Cloud(bed.Bed(
+            dict.fromkeys(plane.hosts(), link_bps), plane, link_bps=link_bps,
+            controller={'DEFAULT': {'debug': debug},
+                        'probe': {'enabled': False}},
+            logs=pathlib.Path(folder))) as made):
         time.sleep(_REACHED_S)
         yield made

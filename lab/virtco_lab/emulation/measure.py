@@ -19,7 +19,6 @@ import functools
 import itertools
 import json
 import pathlib
-import types
 import typing
 
 import msgspec
@@ -27,7 +26,6 @@ import msgspec
 from virtco.model import cluster
 from virtco_lab.emulation import cases
 from virtco_lab.emulation import prediction
-from virtco_lab.emulation import process
 from virtco_lab.emulation import results
 from virtco_lab.emulation import runner
 from virtco_lab.emulation import scenario
@@ -150,40 +148,6 @@ def add_line(path: pathlib.Path, run: typing.Any) -> None:
         file.write(f'\n{json.dumps(dataclasses.asdict(run))}\n')
 
 
-class Datacentre(testbed_module.Testbed):
-    """A testbed with the rates that the background leaves of each host.
-
-    The controller is told the links' speed and finds the rest out.
-    """
-
-    def __init__(self, hosts: Sequence[cluster.Host], scale: cases.Scale,
-                 logs: pathlib.Path, display: Display,
-                 slots: int | None = None,
-                 controller: process.Options = types.MappingProxyType({})):
-        """Keep the options of the runs.
-
-        :param slots: slots of each hypervisor, instead of the scale's.
-        :param controller: options of the controller, by group.
-        """
-        super().__init__(testbed_module.Config(
-            scale.n_hosts, scale.rate_bps, logs, slots or scale.slots,
-            with_nova=False, controller=controller), display.say)
-        self._hosts = hosts
-        self._display = display
-
-    def __enter__(self) -> typing.Self:
-        self._display.say(f'building {self.config.n_hosts} hypervisors')
-        self.build()
-        for host in self._hosts:
-            if host.egress_bps < self.config.rate_bps:
-                self.fabric.set_uplink_rate(host.name, host.egress_bps)
-        self._display.say('starting controller and edge modules')
-        self.start_services()
-        self._display.say('measuring the uplinks with packet trains')
-        self.wait_measured()
-        return self
-
-
 def run(wanted: Sequence[cases.Cell], seeds: Sequence[int],
         scale: cases.Scale, directory: pathlib.Path, display: Display
         ) -> Book:
@@ -202,8 +166,10 @@ def run(wanted: Sequence[cases.Cell], seeds: Sequence[int],
         if not todo:
             continue
         logs = directory / 'logs' / f'{some[0]}-{int(background)}'
-        with Datacentre(cases.hosts(scale, some[0], background), scale, logs,
-                        display) as testbed:
+        with testbed_module.Testbed(
+                cases.bed(scale, logs, some[0], background), display.say
+                ) as testbed:
+            testbed.wait_measured()
             for (seed, cell), rows in itertools.groupby(
                     todo, lambda row: row[:2]):
                 _run_cell(testbed, cell, [name for *_, name in rows], seed,

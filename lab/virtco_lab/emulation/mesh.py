@@ -21,6 +21,7 @@ from numpy import typing as npt
 
 from virtco import units
 from virtco.advise import trees
+from virtco_lab.emulation import bed
 from virtco_lab.emulation import fabric as fabric_module
 from virtco_lab.emulation import namespaces
 from virtco_lab.emulation import shaping
@@ -43,7 +44,7 @@ class Mesh:
     """
 
     def __init__(self, n_hosts: int, rate_bps: float):
-        self.names = [f'h{number}' for number in range(n_hosts)]
+        self.names = list(bed.host_names(n_hosts))
         self.rate_bps = rate_bps
         self._out: dict[tuple[int, int], socket.socket] = {}
         self._in: dict[tuple[int, int], socket.socket] = {}
@@ -52,8 +53,8 @@ class Mesh:
     def built(self) -> Iterator['Mesh']:
         """Build the hosts with one rate for all pairs; remove them at last."""
         n_hosts = len(self.names)
-        with (fabric_module.built(dict.fromkeys(self.names, self.rate_bps)
-                                  ) as self._fabric,
+        with (fabric_module.built(bed.Bed(dict.fromkeys(
+                  self.names, self.rate_bps))) as self._fabric,
               contextlib.ExitStack() as stack,
               concurrent.futures.ThreadPoolExecutor(
                   2 * n_hosts) as self._pool):

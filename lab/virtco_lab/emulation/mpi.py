@@ -131,10 +131,10 @@ def run(mesh: mesh_module.Mesh, job: Job, n_runs: int = RUNS) -> Ran:
         argument = str(volumes)
     options = _OPTIONS | {'plm_rsh_agent': f'sh {agent}',
                           'orte_tmpdir_base': str(there)}
-    control = namespaces.path(namespaces.name(mesh.run, 'control'))
     found = subprocess.run(
-        ['nsenter', f'--net={control}', 'mpirun', '--timeout',
-         str(_TIMEOUT_S), '--host', ','.join(sorted(job.hosts)),
+        [*namespaces.within(namespaces.name(mesh.run, 'control')),
+         'mpirun', '--timeout', str(_TIMEOUT_S),
+         '--host', ','.join(sorted(job.hosts)),
          '--rankfile', str(ranks), '-np', str(len(job.hosts)),
          *(part for name, value in options.items()
            for part in ('--mca', name, value)), *job.options.split(),

@@ -96,6 +96,11 @@ def path(namespace: str) -> str:
     return str(_NETNS_DIR / namespace)
 
 
+def within(namespace: str) -> tuple[str, str]:
+    """Return the beginning of a command that runs inside a namespace."""
+    return 'nsenter', f'--net={path(namespace)}'
+
+
 def enter(namespace: str) -> None:
     """Move the calling *thread* into a namespace."""
     netns.setns(namespace, flags=0)

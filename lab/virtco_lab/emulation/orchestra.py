@@ -15,6 +15,7 @@ from virtco import units
 from virtco_lab.emulation import casts
 from virtco_lab.emulation import display as displays
 from virtco_lab.emulation import extent
+from virtco_lab.emulation import fabric
 from virtco_lab.emulation import racks as racks_module
 from virtco_lab.sim.figures import outcome
 from virtco_tenant.cast import clusters
@@ -54,7 +55,7 @@ def _scaled(options: extent.Options, display: displays.Display,
     most = max(receivers_of(options))
     size_bytes = size_bytes_of(options, _COPY_S)
     found: dict[tuple[str, int], list[casts.Found]] = {}
-    with racks_module.Racks([most + 1], options.rate_bps, 1) as racks:
+    with racks_module.built([most + 1], options.rate_bps, 1) as racks:
         for name in names:
             for receivers in receivers_of(options):
                 for seed in options.seeds:
@@ -111,7 +112,7 @@ def figure10(options: extent.Options, display: displays.Display
     rows: list[tuple[outcome.Cell, ...]] = []
     series = []
     slow = {'r0v1': options.rate_bps / 2}
-    with racks_module.Racks([receivers + 1], options.rate_bps, 1,
+    with racks_module.built([receivers + 1], options.rate_bps, 1,
                             slow) as racks:
         for name in ('chain', 'tree', 'BitTorrent', 'Cornet', 'virtco'):
             ends_s = sorted(casts.run(racks, size_bytes, casts.SCHEMES[name],
@@ -140,7 +141,7 @@ def figure11(options: extent.Options, display: displays.Display
     bound_s = size_bytes * 8 / options.rate_bps
     runs: dict[str, list[casts.Found]] = {}
     inferred = []
-    with racks_module.Racks([per_rack(options)] * 2, options.rate_bps,
+    with racks_module.built([per_rack(options)] * 2, options.rate_bps,
                             _OVERSUBSCRIPTION) as racks:
         for seed in options.seeds:
             for name in ('chain', 'tree', 'Cornet', 'virtco',
@@ -149,7 +150,7 @@ def figure11(options: extent.Options, display: displays.Display
                     racks, size_bytes, casts.SCHEMES[name], seed))
                 display.say(f'{name}: {runs[name][-1].taken_s:.1f} s')
             known = clusters.infer(_learned(racks, size_bytes, seed))
-            inferred.append(_right(known, racks.vms))
+            inferred.append(_right(known, racks.bed.racks))
             runs.setdefault('virtco, inferred', []).append(casts.run(
                 racks, size_bytes, casts.SCHEMES['virtco'], seed,
                 clusters=known))
@@ -180,16 +181,17 @@ def figure12(options: extent.Options, display: displays.Display
              ) -> outcome.Outcome:
     """Reproduce Fig. 12: rates within and between inferred racks."""
     size_bytes = size_bytes_of(options, _RACKED_COPY_S)
-    with racks_module.Racks([per_rack(options)] * 2, options.rate_bps,
+    with racks_module.built([per_rack(options)] * 2, options.rate_bps,
                             _OVERSUBSCRIPTION) as racks:
         rates_bps = _learned(racks, size_bytes, options.seeds[0])
     known = clusters.infer(rates_bps)
-    display.say(f'{_right(known, racks.vms):.0%} of the pairs are right')
+    truth = racks.bed.racks
+    display.say(f'{_right(known, truth):.0%} of the pairs are right')
     rows: list[tuple[outcome.Cell, ...]] = []
     for kind, same in (('within a rack', True), ('between racks', False)):
         seen = sorted(rate_bps / 1e6 for (src, dst), rate_bps
                       in rates_bps.items()
-                      if (racks.vms[src] == racks.vms[dst]) == same)
+                      if (truth[src] == truth[dst]) == same)
         rows.append((kind, len(seen), *(
             round(seen[int(part * (len(seen) - 1))], 3)
             for part in (0.1, 0.5, 0.9))))
@@ -204,7 +206,7 @@ def figure12(options: extent.Options, display: displays.Display
                                     (4, '90 %')))),),
         (_bed(options, _RACKED_COPY_S), f'{_TRAININGS} casts by Cornet; '
          f'{len(set(known.values())) or 1} clusters are inferred, '
-         f'{_right(known, racks.vms):.0%} of the pairs rightly in one or '
+         f'{_right(known, truth):.0%} of the pairs rightly in one or '
          'not.'))
 
 
@@ -266,7 +268,7 @@ def _number(cell: outcome.Cell) -> float:
     return float(cell or 0)
 
 
-def _learned(racks: racks_module.Racks, size_bytes: int, seed: int
+def _learned(racks: fabric.Fabric, size_bytes: int, seed: int
              ) -> dict[tuple[str, str], float]:
     told: dict[tuple[str, str], list[float]] = {}
     for number in range(_TRAININGS):

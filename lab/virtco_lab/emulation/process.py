@@ -82,8 +82,7 @@ class Child:
         command = [*_scheduled(niceness),
                    'setpriv', '--pdeathsig', 'TERM', *argv]
         if namespace is not None:
-            command = ['nsenter', f'--net={namespaces.path(namespace)}',
-                       *command]
+            command = [*namespaces.within(namespace), *command]
         pipe = subprocess.PIPE if piped else subprocess.DEVNULL
         with log.open('ab') as sink:
             self.popen = subprocess.Popen(

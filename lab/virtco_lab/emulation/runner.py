@@ -71,7 +71,7 @@ def run_emulated(testbed: testbed_module.Testbed,
     local_bps = None
     if workload.local_pace is not None and local_bytes is None:
         local_bps = workload.local_pace * scenario.goodput_bps(
-            testbed.config.rate_bps)
+            testbed.bed.link_bps)
     observer.step('waiting for the edge modules')
     job = job_of(testbed, (
         (coflow, servers[group.name]) for group in workload.groups
@@ -80,24 +80,16 @@ def run_emulated(testbed: testbed_module.Testbed,
     testbed.wait_enforced(_managed(testbed, job.flows))
     total_bytes = sum(flow.size_bytes for flow in job.flows)
     observer.step(f'sending {units.format_size(total_bytes)}')
-    with contextlib.ExitStack() as stack:
-        if scheme.order == 'fair':
-            stack.enter_context(testbed.without_enforcement())
-        transfer = stack.enter_context(transfers.Transfer(
-            job, testbed.config.logs / 'traffic.log', testbed.say))
-        watch = starvation.Watch(children)
-        psutil.cpu_percent()  # from here …
-        outcome = transfer.run(
-            lambda received: observer.moved(sum(received), total_bytes))
-        busy_fraction = psutil.cpu_percent() / 100  # … to here
-        usage = watch.read()
+    outcome, usage, busy_fraction = send(
+        testbed, job, scheme,
+        lambda received: observer.moved(sum(received), total_bytes))
     unpaced_s = prediction.simulate_as_taken(
         placed, usable_bps, scheme.order, outcome.ccts_s)
     result = results.SchemeResult(
         scheme.name, scheme.label, _coflow_results(
             workload, _paced(placed, unpaced_s, local_bps), outcome.ccts_s,
             unpaced_s, prediction.ties(placed, usable_bps, scheme.order)),
-        at, prediction.uplink_bytes(placed, testbed.config.hosts),
+        at, prediction.uplink_bytes(placed, testbed.bed.hosts),
         outcome.timeline, outcome.bin_s, outcome.retransmits,
         busy_fraction, placing_s, usage.waited, {
             host: usage.ran_by(pids)
@@ -110,6 +102,29 @@ def run_emulated(testbed: testbed_module.Testbed,
             lambda left: observer.count('deleting', n_vms - left, n_vms))
         testbed.wait_enforced(set())
     return result
+
+
+def send(testbed: testbed_module.Testbed, job: traffic.Job,
+         scheme: schemes.Scheme, on_progress: collections.abc.Callable[
+             [list[int]], object] = lambda received: None,
+         beside: contextlib.AbstractContextManager[object]
+         = contextlib.nullcontext()
+         ) -> tuple[transfers.Outcome, starvation.Usage, float]:
+    """Send a job's bytes; the edges are left out where the order is fair.
+
+    :param beside: is entered while the bytes are sent.
+    :returns: also the use of processors by the testbed and the senders, and
+        the busy share of all processors.
+    """
+    with (testbed.without_enforcement() if scheme.order == 'fair'
+          else contextlib.nullcontext(),
+          transfers.Transfer(job, testbed.bed.logs / 'traffic.log',
+                             testbed.say) as transfer):
+        watch = starvation.Watch(children)
+        psutil.cpu_percent()  # from here …
+        with beside:
+            outcome = transfer.run(on_progress)
+        return outcome, watch.read(), psutil.cpu_percent() / 100  # … to here
 
 
 def children() -> list[int]:
@@ -199,7 +214,7 @@ def job_of(testbed: testbed_module.Testbed, coflows: collections.abc.Iterable[
         window_bytes=traffic.window_bytes(
             flows, {port.namespace: port.host
                     for port in testbed.fabric.vms.values()},
-            testbed.config.rate_bps))
+            testbed.bed.link_bps))
 
 
 def _managed(testbed: testbed_module.Testbed,

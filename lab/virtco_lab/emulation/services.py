@@ -60,7 +60,7 @@ def start_page(fabric: fabric_module.Fabric, logs: pathlib.Path
     with socket.socket() as free:
         free.bind(('127.0.0.1', 0))
         port = free.getsockname()[1]
-    inside = f'nsenter --net={namespaces.path(fabric.control)}'
+    inside = ' '.join(namespaces.within(fabric.control))
     return process.Child('the way to the live page', [
         'socat', f'TCP-LISTEN:{port},bind=127.0.0.1,reuseaddr,fork',
         f'EXEC:{inside} socat STDIO TCP\\:127.0.0.1\\:{_PAGE_PORT}'],

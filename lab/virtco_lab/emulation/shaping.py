@@ -71,6 +71,22 @@ def limit_commands(port: str, rate_bps: float, verb: str = 'add',
     return lines
 
 
+def bucket_command(dev: str, rate_bps: float | None,
+                   queue_s: float | None = None, verb: str = 'add') -> str:
+    """Build a line for ``tc -batch`` that gives a device one token bucket.
+
+    :param queue_s: longest wait in its queue; None for a queue of 1 MiB.
+    """
+    assert rate_bps is not None
+    sizes = f'burst {2 ** 14} limit {2 ** 20}'
+    if queue_s is not None:
+        burst_bytes = max(
+            16_000, round(units.bps_to_bytes_per_s(rate_bps) * _BURST_S))
+        sizes = f'burst {burst_bytes} latency {1000 * queue_s:g}ms'
+    return (f'qdisc {verb} dev {dev} root tbf rate {rate_bps:.0f}bit '
+            f'{sizes}')
+
+
 def _class(verb: str, dev: str, parent: str, classid: str, rate_bps: float,
            ceil_bps: float, prio: int = 0,
            burst_bytes: int | None = None) -> str:
@@ -89,8 +105,8 @@ def run_batch(namespace: str, lines: list[str], program: str = 'tc') -> None:
         ``stderr``.
     """
     subprocess.run(
-        ['nsenter', f'--net={namespaces.path(namespace)}', program, '-batch',
-         '-'], input='\n'.join(lines) + '\n', text=True, check=True,
+        [*namespaces.within(namespace), program, '-batch', '-'],
+        input='\n'.join(lines) + '\n', text=True, check=True,
         capture_output=True)
 
 

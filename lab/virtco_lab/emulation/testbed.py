@@ -5,10 +5,9 @@
 import collections.abc
 import concurrent.futures
 import contextlib
-import dataclasses
 import functools
+import itertools
 import json
-import pathlib
 import signal
 import typing
 
@@ -16,11 +15,13 @@ from keystoneauth1 import noauth
 from keystoneauth1 import session as ks_session
 import requests
 
+from virtco import units
 from virtco.client import v1
 from virtco.wire import host as host_wire
 from virtco.wire import operation as operation_wire
 from virtco.wire import rate as rate_wire
 from virtco.wire import setting as setting_wire
+from virtco_lab.emulation import bed as beds
 from virtco_lab.emulation import fabric as fabric_module
 from virtco_lab.emulation import janitor
 from virtco_lab.emulation import namespaces
@@ -40,41 +41,6 @@ T = typing.TypeVar('T')
 OnCount = collections.abc.Callable[[int], object]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Config:
-    """Size of the datacentre.
-
-    :ivar slots: slots of each hypervisor, 1 vCPU and 512 MB each.
-    :ivar slow_host: hypervisor whose cable carries half of ``rate_bps``,
-        unknown to the controller.
-    :ivar logs: directory for the logs of all processes.
-    :ivar has_page: whether the controller's live page can be seen.
-    :ivar with_nova: else servers are placed by asking the controller.
-    :ivar controller: options of the controller instead of the testbed's.
-    :ivar names: names of the hypervisors; empty: those of
-        :func:`host_names`.
-    """
-
-    n_hosts: int
-    rate_bps: float
-    logs: pathlib.Path
-    slots: int
-    slow_host: str | None = None
-    has_page: bool = False
-    with_nova: bool = True
-    controller: process.Options = dataclasses.field(default_factory=dict)
-    names: tuple[str, ...] = ()
-
-    @property
-    def hosts(self) -> tuple[str, ...]:
-        return self.names or host_names(self.n_hosts)
-
-
-def host_names(n_hosts: int) -> tuple[str, ...]:
-    """Return the hypervisors' names: ``h0``, ``h1`` and so on."""
-    return tuple(f'h{number}' for number in range(n_hosts))
-
-
 def flavor(n_slots: int) -> str:
     """Return the name of the flavor with this number of slots."""
     return f'slot{n_slots}'
@@ -86,12 +52,13 @@ class Testbed:
     Create it in the main thread (see :class:`process.Child`).
     """
 
-    def __init__(self, config: Config, say: process.Say | None = None):
+    def __init__(self, bed: beds.Bed, say: process.Say = lambda line: None):
         """Prepare a testbed; nothing is started yet.
 
-        :param say: called with a line from time to time during long steps.
+        :param say: called with a line for each step, and from time to time
+            during long ones.
         """
-        self.config = config
+        self.bed = bed
         self.say = say
         self._run = namespaces.new_run()
         self._state = namespaces.scratch_dir(self._run)
@@ -107,7 +74,7 @@ class Testbed:
             url, ks_session.Session(auth=noauth.NoAuth(), session=self._http),
             timeout_s=_REQUEST_S) for url in (
                 services.controller_url(self.fabric),
-                services.page_url() if config.has_page
+                services.page_url() if bed.has_page
                 else services.controller_url(self.fabric)))
         self._planner: process.Child | None = None
         self._nova: process.Child | None = None
@@ -115,6 +82,11 @@ class Testbed:
         self._inside: concurrent.futures.ThreadPoolExecutor | None = None
 
     def __enter__(self) -> typing.Self:
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.close)
+            self.build()
+            self.start_services()
+            stack.pop_all()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -135,12 +107,10 @@ class Testbed:
 
     def build(self) -> None:
         """Make the namespaces and the links."""
-        self.config.logs.mkdir(parents=True, exist_ok=True)
-        self.fabric.build(dict.fromkeys(self.config.hosts,
-                                        self.config.rate_bps))
-        if self.config.slow_host is not None:
-            self.fabric.set_uplink_rate(self.config.slow_host,
-                                        self.config.rate_bps / 2)
+        self.say(f'building {len(self.bed.hosts)} hypervisors, uplinks of '
+                 f'{units.format_rate(self.bed.link_bps)}')
+        self.bed.logs.mkdir(parents=True, exist_ok=True)
+        self.fabric.build(self.bed)
         self._inside = namespaces.executor(self.fabric.control)
 
     def start_services(self) -> None:
@@ -149,22 +119,25 @@ class Testbed:
         :raises virtco_lab.emulation.process.ProcessFailed: names the process
             that ended, with the last lines of its log.
         """
-        where = self._state, self.config.logs
-        flavors = {flavor(n): n for n in range(1, self.config.slots + 1)}
-        if self.config.with_nova:
+        self.say('starting controller, edge modules and Nova'
+                 if self.bed.has_nova else
+                 'starting controller and edge modules')
+        where = self._state, self.bed.logs
+        flavors = {flavor(n): n for n in range(1, self.bed.slots + 1)}
+        if self.bed.has_nova:
             self._nova = services.start_nova(
-                self.fabric, self.config.slots, flavors, *where)
+                self.fabric, self.bed.slots, flavors, *where)
             self._children.append(self._nova)
         self._planner = services.start_controller(
-            self.fabric, *where, options={**self.config.controller, **(
-                services.page_options(self.fabric) if self.config.has_page
+            self.fabric, *where, options={**self.bed.controller, **(
+                services.page_options(self.fabric) if self.bed.has_page
                 else {})})
         self._children.append(self._planner)
         self._wait(lambda: self._health() is not None,
                    'the controller to open its port', self._planner)
-        for host in self.config.hosts:
+        for host in self.bed.hosts:
             self._edges[host] = services.start_edge(
-                self.fabric, host, self.config.rate_bps, *where)
+                self.fabric, host, self.bed.link_bps, *where)
             self._children.append(self._edges[host])
         self._wait(lambda: self._health() == 200,
                    'the controller to be ready', self._planner)
@@ -175,15 +148,15 @@ class Testbed:
                                                  timeout_s=_REQUEST_S)
         else:
             self._cloud = planned_cloud.PlannedCloud(
-                self._services, self.config.hosts, self.config.slots,
+                self._services, self.bed.hosts, self.bed.slots,
                 flavors)
-        self._wait(lambda: self._reported() >= set(self.config.hosts),
+        self._wait(lambda: self._reported() >= set(self.bed.hosts),
                    'a report of every edge module', self._planner,
                    lambda: len(self._reported()))
 
     def open_page(self) -> str:
         """Make the live page reachable and return its address."""
-        child, url = services.start_page(self.fabric, self.config.logs)
+        child, url = services.start_page(self.fabric, self.bed.logs)
         self._children.append(child)
 
         def is_there() -> bool:
@@ -201,10 +174,8 @@ class Testbed:
         A pair shows the rate of the slower host, so a host's rate is known
         only after a measurement with a faster one.
         """
-        wanted = {(src, dst) for src in self.config.hosts
-                  for dst in self.config.hosts if src != dst}
-
-        left = set(wanted)
+        self.say('measuring the uplinks with packet trains')
+        left = set(itertools.permutations(self.bed.hosts, 2))
 
         def is_measured() -> bool:
             left.difference_update(
@@ -223,11 +194,10 @@ class Testbed:
         """Return real and measured rates of all hosts, in bit/s."""
         known = self.controller_hosts()
         return tuple(results.HostRate(
-            host, self.config.rate_bps,
-            known[host].measured_egress_bps,
+            host, self.bed.link_bps, known[host].measured_egress_bps,
             known[host].measured_ingress_bps,
-            slow=host == self.config.slow_host)
-            for host in self.config.hosts)
+            slow=rate_bps < self.bed.link_bps)
+            for host, rate_bps in self.bed.rates_bps.items())
 
     def usable_rates_bps(self) -> dict[str, float]:
         """Return the slower direction of each uplink, by the controller."""
@@ -241,7 +211,7 @@ class Testbed:
     def controller_hosts(self) -> dict[str, host_wire.Host]:
         """Read the controller's state of each hypervisor, by name."""
         return {entry.host: entry for entry in self.ask(host_wire.LIST).hosts
-                if entry.host in self.config.hosts}
+                if entry.host in self.bed.hosts}
 
     def change_settings(self, settings: dict[str, str]) -> None:
         """Change settings of the running controller through its API."""
@@ -379,7 +349,7 @@ class Testbed:
                   found: set[tuple[str, str, str]]) -> bool:
         found.clear()
         known = self.controller_hosts()
-        for host in self.config.hosts:
+        for host in self.bed.hosts:
             policy = self.inside(functools.partial(
                 self._services.call, host_wire.POLICY, host))
             if known[host].applied_generation != policy.generation:

@@ -26,7 +26,6 @@ from virtco_lab.emulation import cases
 from virtco_lab.emulation import display as displays
 from virtco_lab.emulation import extent
 from virtco_lab.emulation import fabric as fabric_module
-from virtco_lab.emulation import measure
 from virtco_lab.emulation import namespaces
 from virtco_lab.emulation import scenario
 from virtco_lab.emulation import testbed as testbed_module
@@ -76,14 +75,14 @@ class Found:
         return statistics.fmean(map(statistics.fmean, self.iteration_s))
 
 
-class Bed(measure.Datacentre):
+class Bed(testbed_module.Testbed):
     """Two hypervisors with controller, edge modules and VMs for each job."""
 
     def launch_jobs(self, setting: Setting) -> None:
         """Launch a pair of VMs for each job, with a hint of its bytes."""
         self._setting = setting
         self._size_bytes = round(setting.send_s * units.bps_to_bytes_per_s(
-            scenario.goodput_bps(self.config.rate_bps)))
+            scenario.goodput_bps(self.bed.link_bps)))
         self._pairs: list[tuple[fabric_module.VmPort,
                                 fabric_module.VmPort]] = []
         for name in map('job{}'.format, range(setting.n_jobs)):
@@ -160,8 +159,9 @@ def figure(name: str, options: extent.Options, display: displays.Display
     rows: list[tuple[outcome.Cell, ...]] = []
     means_s, expected_s = {}, {}
     scale = cases.Scale(2, options.rate_bps)
-    with Bed(cases.hosts(scale, 0, False), scale, options.directory / 'logs'
-             / name, display, setting.n_jobs) as at:
+    with Bed(cases.bed(scale, options.directory / 'logs' / name,
+                       slots=setting.n_jobs), display.say) as at:
+        at.wait_measured()
         at.launch_jobs(setting)
         for scheme, simulated in SCHEMES.items():
             display.say(f'{name}: {scheme}, {setting.n_jobs} jobs, '

@@ -17,14 +17,12 @@ import uuid
 from virtco import hints
 from virtco.wire import coflow_bodies
 from virtco_lab.emulation import fabric
-from virtco_lab.emulation import measure
 from virtco_lab.emulation import misled
 from virtco_lab.emulation import nova_client
 from virtco_lab.emulation import planned_cloud
 from virtco_lab.emulation import runner
 from virtco_lab.emulation import starvation
 from virtco_lab.emulation import testbed as testbed_module
-from virtco_lab.emulation import transfers
 from virtco_lab.sim import claims
 from virtco_lab.sim import schemes
 
@@ -53,7 +51,7 @@ class Sent:
     usage: starvation.Usage
 
 
-class Bed(measure.Datacentre):
+class Bed(testbed_module.Testbed):
     """A testbed where each coflow is a project."""
 
     def send(self, coflows: Sequence[claims.Coflow],
@@ -77,17 +75,12 @@ class Bed(measure.Datacentre):
             tuple(one.start_s for one in coflows))
         told_s = [0.0 if claim.late_s is None else math.inf
                   for claim in claimed]
-        with transfers.Transfer(job, self.config.logs / 'traffic.log',
-                                self.say) as transfer:
-            watch = starvation.Watch(runner.children)
-            with (self.without_enforcement() if scheme.order == 'fair'
-                  else contextlib.nullcontext(),
-                  beside([[self.fabric.vms[server.uuid] for server in group]
-                          for group in groups])
-                  if beside else contextlib.nullcontext(),
-                  self._telling(coflows, claimed, groups, told_s)):
-                done = transfer.run()
-            usage = watch.read()
+        ports = [[self.fabric.vms[server.uuid] for server in group]
+                 for group in groups]
+        done, usage, _busy = runner.send(
+            self, job, scheme, beside=self._telling(
+                coflows, claimed, groups, told_s, beside(ports)
+                if beside else contextlib.nullcontext()))
         self.delete([server for group in groups for server in group])
         self.wait_enforced(set())
         return Sent({one.coflow.name: tuple(str(server.host)
@@ -116,8 +109,12 @@ class Bed(measure.Datacentre):
     @contextlib.contextmanager
     def _telling(self, coflows: Sequence[claims.Coflow],
                  claimed: Sequence[claims.Claim], groups: Groups,
-                 told_s: list[float]) -> Iterator[None]:
-        """Tell the controller of each late coflow while the block runs."""
+                 told_s: list[float], beside:
+                 contextlib.AbstractContextManager[None]) -> Iterator[None]:
+        """Tell the controller of each late coflow while the block runs.
+
+        :param beside: is entered, too.
+        """
         cloud = typing.cast(planned_cloud.PlannedCloud, self._cloud)
         over = threading.Event()
         began_s = time.monotonic()
@@ -141,7 +138,8 @@ class Bed(measure.Datacentre):
         assert self._inside is not None
         future = self._inside.submit(tell)
         try:
-            yield
+            with beside:
+                yield
         finally:
             over.set()
         future.result()

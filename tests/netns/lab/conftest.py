@@ -2,6 +2,7 @@
 
 import pytest
 
+from virtco_lab.emulation import bed as beds
 from virtco_lab.emulation import fabric as fabric_module
 from virtco_lab.emulation import janitor
 from virtco_lab.emulation import namespaces
@@ -19,8 +20,8 @@ def run():
 def make_fabric(run):
     def make(rates_bps):
         fabric = fabric_module.Fabric(run)
-        fabric.build({f'h{i}': rate_bps
-                      for i, rate_bps in enumerate(rates_bps)})
+        fabric.build(beds.Bed({f'h{i}': rate_bps
+                               for i, rate_bps in enumerate(rates_bps)}))
         return fabric
 
     return make

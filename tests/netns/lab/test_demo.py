@@ -7,6 +7,7 @@ import pathlib
 import pytest
 
 from tests.netns import gear
+from virtco_lab.emulation import bed as beds
 from virtco_lab.emulation import namespaces
 from virtco_lab.emulation import runner
 from virtco_lab.emulation import scenario
@@ -39,8 +40,10 @@ def make_testbed(tmp_path):
     made = []
 
     def make(n_hosts, slow_host=None):
-        testbed = testbed_module.Testbed(testbed_module.Config(
-            n_hosts, RATE_BPS, tmp_path / 'logs', SLOTS, slow_host))
+        testbed = testbed_module.Testbed(beds.Bed(
+            {host: RATE_BPS / (1 + (host == slow_host))
+             for host in beds.host_names(n_hosts)}, link_bps=RATE_BPS,
+            slots=SLOTS, has_nova=True, logs=tmp_path / 'logs'))
         made.append(testbed)
         testbed.build()
         testbed.start_services()

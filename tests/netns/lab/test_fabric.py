@@ -31,12 +31,12 @@ RATE_BPS = 40e6
 PAYLOAD_SHARE = 1448 / 1514
 OWNER = '''
 import sys, time
-from virtco_lab.emulation import fabric, janitor, namespaces, process
+from virtco_lab.emulation import bed, fabric, janitor, namespaces, process
 import pathlib
 run = namespaces.new_run()
 janitor.Janitor(run)
 made = fabric.Fabric(run)
-made.build({'h0': 1e8})
+made.build(bed.Bed({'h0': 1e8}))
 child = process.Child('a sleeper', ['sleep', '600'], pathlib.Path('/dev/null'),
                       namespace=made.hypervisors['h0'].namespace)
 print(run, child.popen.pid, flush=True)

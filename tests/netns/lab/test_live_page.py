@@ -4,17 +4,17 @@
 
 import requests
 
+from virtco_lab.emulation import bed as beds
 from virtco_lab.emulation import testbed as testbed_module
 
 RATE_BPS = 40e6
 
 
 def test_a_browser_on_this_machine_sees_the_testbed(tmp_path):
-    config = testbed_module.Config(3, RATE_BPS, tmp_path / 'logs', 2,
-                                   has_page=True, with_nova=False)
-    with testbed_module.Testbed(config) as testbed:
-        testbed.build()
-        testbed.start_services()
+    bed = beds.Bed(dict.fromkeys(beds.host_names(3), RATE_BPS),
+                   link_bps=RATE_BPS, slots=2, has_page=True,
+                   logs=tmp_path / 'logs')
+    with testbed_module.Testbed(bed) as testbed:
         url = testbed.open_page()
         with requests.Session() as browser:
             browser.trust_env = False
@@ -22,5 +22,5 @@ def test_a_browser_on_this_machine_sees_the_testbed(tmp_path):
             assert page.status_code == 200 and '<script' in page.text
             hosts = browser.get(url.replace('/ui/', '/v1/hosts'), timeout=60)
             assert {host['host'] for host in hosts.json()['hosts']} == {
-                *config.hosts}
+                *bed.hosts}
         assert testbed.change_settings({'order': 'sebf'}) is None

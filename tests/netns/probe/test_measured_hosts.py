@@ -10,6 +10,7 @@ import pytest
 from tests.netns import gear
 from tests.netns.probe import harness
 from virtco.measure import calibration
+from virtco_lab.emulation import bed as beds
 from virtco_lab.emulation import fabric as fabric_module
 from virtco_lab.emulation import janitor
 from virtco_lab.emulation import namespaces
@@ -37,7 +38,7 @@ def children():
 @pytest.fixture
 def fabric(run):
     fabric = fabric_module.Fabric(run)
-    fabric.build(dict.fromkeys(HOSTS, LINK_BPS))
+    fabric.build(beds.Bed(dict.fromkeys(HOSTS, LINK_BPS)))
     yield fabric
 
 

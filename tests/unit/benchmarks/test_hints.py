@@ -283,12 +283,18 @@ def test_runs_are_read_again(tmp_path):
     assert hints.read(path) == {cell: [1.0]}
 
 
+SHOWN = types.SimpleNamespace(say=print)
+
+
 @pytest.fixture
 def bed(monkeypatch):
     made = types.SimpleNamespace(slots=[], controllers=[], sent=[], beside=[],
                                  waited=iter(()))
 
     class Bed:
+        def wait_measured(self):
+            pass
+
         def send(self, coflows, claimed, hosts, scheme, beside):
             made.sent.append((claimed, hosts, scheme))
             made.beside.append(beside)
@@ -297,9 +303,9 @@ def bed(monkeypatch):
                 usage=types.SimpleNamespace(waited=waited),
                 ccts_s=(float(len(made.sent)),))
 
-    def open_bed(*args, slots, controller):
-        made.slots.append(slots)
-        made.controllers.append(controller)
+    def open_bed(bed, say):
+        made.slots.append(bed.slots)
+        made.controllers.append(bed.controller)
         return contextlib.nullcontext(Bed())
 
     monkeypatch.setattr(untold, 'Bed', open_bed)
@@ -308,7 +314,7 @@ def bed(monkeypatch):
 
 def test_all_qualities_are_sent_from_the_same_hosts(bed, tmp_path):
     todo = [_cell(quality, on_packets=True) for quality in ('none', 'unknown')]
-    found = list(hint_packets.run(todo, tmp_path, None))
+    found = list(hint_packets.run(todo, tmp_path, SHOWN))
     assert found == [(todo[0], [1.0], 0.0), (todo[1], [2.0], 0.0)]
     (none, hosts, fair), (unknown, same_hosts, order) = bed.sent
     assert hosts == same_hosts == _case().hosts
@@ -322,7 +328,7 @@ def test_all_qualities_are_sent_from_the_same_hosts(bed, tmp_path):
 def test_datagrams_are_sent_beside_foreign_udp_alone(bed, tmp_path):
     qualities = ('none', 'none-udp', 'foreign-udp', 'foreign-tcp')
     list(hint_packets.run([_cell(quality, on_packets=True)
-                           for quality in qualities], tmp_path, None))
+                           for quality in qualities], tmp_path, SHOWN))
     assert [beside is not None for beside in bed.beside] == [
         False, True, True, False]
     assert [scheme.order for _, _, scheme in bed.sent] == [
@@ -331,13 +337,13 @@ def test_datagrams_are_sent_beside_foreign_udp_alone(bed, tmp_path):
 
 def test_options_have_a_controller_of_their_own(bed, tmp_path):
     list(hint_packets.run([_cell(), _cell(options=(('theta_s', '3'),))],
-                          tmp_path, None))
+                          tmp_path, SHOWN))
     assert bed.controllers == [{'scheduler': {}},
                                {'scheduler': {'theta_s': '3'}}]
 
 
 def test_a_disturbed_run_is_made_again(bed, tmp_path):
     bed.waited = iter((0.9, 0.1, 0.5, 0.4, 0.6))
-    found = list(hint_packets.run([_cell(), _cell('half')], tmp_path, None))
+    found = list(hint_packets.run([_cell(), _cell('half')], tmp_path, SHOWN))
     assert [(ccts_s, waited) for _, ccts_s, waited in found] == [
         ([2.0], 0.1), ([4.0], 0.4)]

@@ -3,7 +3,6 @@
 """Hypervisors that measure each other, over cables of undisclosed rates."""
 
 from collections.abc import Iterator
-from collections.abc import Mapping
 from collections.abc import Sequence
 import concurrent.futures
 import contextlib
@@ -18,10 +17,10 @@ from edge_module.probe import train_protocol as protocol
 from edge_module.probe import train_sender as sender
 from virtco.measure import calibration
 from virtco.wire import probe as wire
+from virtco_lab.emulation import bed as beds
 from virtco_lab.emulation import extent
 from virtco_lab.emulation import fabric as fabric_module
 from virtco_lab.emulation import namespaces
-from virtco_lab.emulation import shaping
 
 #: As EC2's hoses, and as Rackspace's.
 BUCKETS = {'small bucket': None, 'bucket of 256 KB': 256 * 1024}
@@ -49,17 +48,14 @@ class Bed:
     :ivar rates_bps: rate of each cable, both ways.
     """
 
-    def __init__(self, rates_bps: Mapping[str, float],
-                 bucket_bytes: int | None = None,
-                 window_bytes: int | None = None):
-        """Keep the sizes of the cables' queues and of TCP's windows.
+    def __init__(self, bed: beds.Bed, window_bytes: int | None = None):
+        """Keep the bed's description and the size of TCP's windows.
 
-        :param bucket_bytes: size of the cables' token buckets.
         :param window_bytes: largest receive window of TCP.
         """
+        self._bed = bed
         self._window_bytes = window_bytes
-        self.rates_bps = dict(rates_bps)
-        self._bucket_bytes = bucket_bytes
+        self.rates_bps = bed.rates_bps
         self._key = protocol.Key('figure', secrets.token_bytes(32))
         self._ends: dict[str, tuple[str, int]] = {}
         self._pools: dict[str, concurrent.futures.ThreadPoolExecutor] = {}
@@ -67,16 +63,10 @@ class Bed:
     @contextlib.contextmanager
     def built(self) -> Iterator['Bed']:
         """Build the hosts with their rates, and remove them afterwards."""
-        with (fabric_module.built(self.rates_bps) as self.fabric,
+        with (fabric_module.built(self._bed) as self.fabric,
               contextlib.ExitStack() as self._stack):
-            for host, rate_bps in self.rates_bps.items():
-                if self._bucket_bytes:
-                    shaping.run_batch(self.fabric.core, shaping.limit_commands(
-                        host, rate_bps, verb='change',
-                        burst_bytes=self._bucket_bytes))
-                hypervisor = self.fabric.hypervisors[host]
-                self._start(host, hypervisor.namespace,
-                            hypervisor.address)
+            for host, at in self.fabric.hypervisors.items():
+                self._start(host, at.namespace, at.address)
             yield self
 
     def add_vm(self, vm: str, host: str) -> None:
@@ -102,15 +92,6 @@ class Bed:
         answering = self._pools[name].submit(start).result()
         self._stack.callback(answering.stop)
         self._ends[name] = address, answering.port
-
-    def limit_segments(self, segments: int) -> None:
-        """Limit TCP's super-packets at the hosts' devices.
-
-        :param segments: most packets in one.
-        """
-        for hypervisor in self.fabric.hypervisors.values():
-            shaping.limit_segments(hypervisor.namespace, (
-                fabric_module.VM_BRIDGE, fabric_module.UPLINK_DEV), segments)
 
     def path_bps(self, src: str, dst: str) -> float:
         """Return the true rate of a path, in bit/s."""

@@ -20,9 +20,9 @@ from virtco.measure import calibration
 from virtco.measure import crosstraffic
 from virtco.topology import tree
 from virtco.wire import reports
+from virtco_lab.emulation import bed as bed_module
 from virtco_lab.emulation import display as displays
 from virtco_lab.emulation import extent
-from virtco_lab.emulation import switches
 from virtco_lab.emulation.measured import background
 from virtco_lab.emulation.measured import bed as beds
 from virtco_lab.sim.figures import outcome
@@ -130,15 +130,14 @@ def _lasts_s(options: extent.Options) -> float:
 def _measure(topology: Topology, options: extent.Options,
              display: displays.Display) -> list[Run]:
     numbers = range(topology.n_others + 1)
-    bed = beds.Bed({f'{end}{n}': topology.host_share * options.rate_bps
-                    for end in 'sr' for n in numbers},
-                   window_bytes=_WINDOW_BYTES)
+    bed = beds.Bed(bed_module.Bed(
+        {f'{end}{n}': topology.host_share * options.rate_bps
+         for end in 'sr' for n in numbers}, tree.Plane(roots=(tree.Node(
+             'left', tuple(f's{n}' for n in numbers), uplink=tree.Uplink(
+                 options.rate_bps, options.rate_bps)),)),
+        segments=_SEGMENTS), _WINDOW_BYTES)
     rng = np.random.default_rng([options.seeds[-1], 4])
     with bed.built():
-        switches.grow(bed.fabric, tree.Plane(roots=(tree.Node(
-            'left', tuple(f's{n}' for n in numbers),
-            uplink=tree.Uplink(options.rate_bps, options.rate_bps)),)))
-        bed.limit_segments(_SEGMENTS)
         path_bps = calibration.tcp_bps(_path_bps(topology, bed))
         display.say(f'{topology.name}: the path has '
                     f'{units.format_rate(path_bps)}')

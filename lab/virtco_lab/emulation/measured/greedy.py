@@ -18,6 +18,7 @@ from virtco.measure import rounds
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot
+from virtco_lab.emulation import bed as bed_module
 from virtco_lab.emulation import display as displays
 from virtco_lab.emulation import extent
 from virtco_lab.emulation import fabric
@@ -49,7 +50,8 @@ def figure9(options: extent.Options, display: displays.Display
     """Compare greedy, the optimum and virtco, by measured rates and real TCP.
     """
     unit_bps = options.rate_bps / 10
-    bed = beds.Bed(dict.fromkeys(MACHINES, 40 * options.rate_bps))
+    bed = beds.Bed(bed_module.Bed(dict.fromkeys(
+        MACHINES, 40 * options.rate_bps)))
     with bed.built():
         for machine in MACHINES:
             _limit_pipes(bed, machine, unit_bps)

@@ -16,9 +16,9 @@ import scipy.stats
 from virtco import units
 from virtco.measure import calibration
 from virtco.topology import tree
+from virtco_lab.emulation import bed as bed_module
 from virtco_lab.emulation import display as displays
 from virtco_lab.emulation import extent
-from virtco_lab.emulation import switches
 from virtco_lab.emulation.measured import bed as beds
 from virtco_lab.sim.figures import outcome
 
@@ -92,10 +92,9 @@ def length(one: int, other: int) -> int:
 def _measure(shares: tuple[float, float], options: extent.Options
              ) -> list[tuple[int, float, float]]:
     """Measure each path: (length, TCP's rate, rate of the slower host)."""
-    bed = beds.Bed(beds.rates_bps(options, N_HOSTS))
+    bed = beds.Bed(bed_module.Bed(beds.rates_bps(options, N_HOSTS), _plane(*(
+        share * options.rate_bps for share in shares))))
     with bed.built():
-        switches.grow(bed.fabric, _plane(*(
-            share * options.rate_bps for share in shares)))
         inside = [] if options.short else list(range(N_HOSTS))
         for n in inside:
             bed.add_vm(f'a{n}', f'h{n}')

@@ -12,6 +12,7 @@ import statistics
 from virtco import units
 from virtco.measure import calibration
 from virtco.measure import rounds
+from virtco_lab.emulation import bed as bed_module
 from virtco_lab.emulation import display as displays
 from virtco_lab.emulation import extent
 from virtco_lab.emulation.measured import bed as beds
@@ -31,8 +32,8 @@ Pair = tuple[str, str]
 def figure1(options: extent.Options, display: displays.Display
             ) -> outcome.Outcome:
     """Measure both matrices and compare them."""
-    bed = beds.Bed(beds.rates_bps(options, N_HOSTS),
-                   window_bytes=_WINDOW_BYTES)
+    bed = beds.Bed(bed_module.Bed(beds.rates_bps(options, N_HOSTS)),
+                   _WINDOW_BYTES)
     n_rounds = 1 if options.short else ROUNDS
     trains: dict[Pair, list[float]] = {}
     tcp: dict[Pair, list[float]] = {}

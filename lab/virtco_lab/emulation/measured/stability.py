@@ -15,6 +15,7 @@ import time
 
 import numpy as np
 
+from virtco_lab.emulation import bed as bed_module
 from virtco_lab.emulation import display as displays
 from virtco_lab.emulation import extent
 from virtco_lab.emulation.measured import background
@@ -117,12 +118,12 @@ def _readings(cloud: Cloud, n_readings: int, options: extent.Options
     """Measure the rates of all paths, shape (n_readings, n_paths)."""
     # All send at the same time.
     slower = dataclasses.replace(options, rate_bps=options.rate_bps / 4)
-    bed = beds.Bed(beds.rates_bps(slower, N_HOSTS), cloud.bucket_bytes,
-                   _WINDOW_BYTES)
+    bed = beds.Bed(bed_module.Bed(
+        beds.rates_bps(slower, N_HOSTS), bucket_bytes=cloud.bucket_bytes,
+        segments=_SEGMENTS), _WINDOW_BYTES)
     paths = [(f'h{n}', f'h{(n + 1) % N_HOSTS}') for n in range(N_HOSTS)]
     rng = np.random.default_rng([options.seeds[-1], 7])
     with bed.built():
-        bed.limit_segments(_SEGMENTS)
         found = bed.fabric.hypervisors
         others = [background.Connection(
             found[f'h{n}'].namespace, found[f'h{n + 2}'].namespace,

@@ -16,6 +16,7 @@ from virtco import exception
 from virtco import units
 from virtco.measure import calibration
 from virtco.measure import rounds
+from virtco_lab.emulation import bed as bed_module
 from virtco_lab.emulation import display as displays
 from virtco_lab.emulation import extent
 from virtco_lab.emulation.measured import bed as beds
@@ -41,7 +42,8 @@ def figure6(options: extent.Options, display: displays.Display
     ours: Found = {}
     theirs: Found = {}
     for kind, bucket_bytes in beds.BUCKETS.items():
-        bed = beds.Bed(beds.rates_bps(options, 2 * N_PATHS), bucket_bytes)
+        bed = beds.Bed(bed_module.Bed(
+            beds.rates_bps(options, 2 * N_PATHS), bucket_bytes=bucket_bytes))
         with bed.built():
             display.say(f'{kind}: TCP on {N_PATHS} paths')
             _try(bed, kind, settings, ours, theirs, display)
@@ -110,7 +112,8 @@ def pairs90(options: extent.Options, display: displays.Display
     rows: list[tuple[outcome.Cell, ...]] = []
     series = []
     for kind, bucket_bytes in beds.BUCKETS.items():
-        bed = beds.Bed(beds.rates_bps(options, 10), bucket_bytes)
+        bed = beds.Bed(bed_module.Bed(
+            beds.rates_bps(options, 10), bucket_bytes=bucket_bytes))
         with bed.built():
             display.say(f'{kind}: 90 pairs')
             begin_s = time.monotonic()

@@ -63,8 +63,8 @@ class Fabric:
                 mgmt_address=f'172.30.0.{10 + number}')
             for number in (1, 2)}
 
-    def build(self, rates_bps):
-        self.story.append(f'build {list(rates_bps.items())}')
+    def build(self, bed):
+        self.story.append(f'build {list(bed.rates_bps.items())}')
 
 
 @pytest.fixture(name='cloud')

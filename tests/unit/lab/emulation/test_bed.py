@@ -51,9 +51,9 @@ def _story(monkeypatch):
             assert run == 'abc123'
             self.hypervisors = {}
 
-        def build(self, rates_bps):
-            for host, rate_bps in rates_bps.items():
-                made.append((host, rate_bps))
+        def build(self, bed):
+            for host, rate_bps in bed.rates_bps.items():
+                made.append((host, rate_bps, bed.bucket_bytes))
                 self.hypervisors[host] = types.SimpleNamespace(
                     namespace=f'ns-{host}', address=f'ip-{host}')
 
@@ -74,8 +74,6 @@ def _story(monkeypatch):
     monkeypatch.setattr(beds.fabric_module.janitor, 'Janitor', lambda run: (
         types.SimpleNamespace(dismiss=lambda: made.append('dismissed'))))
     monkeypatch.setattr(beds.fabric_module, 'Fabric', Fabric)
-    monkeypatch.setattr(beds.shaping, 'run_batch', lambda *words: (
-        made.append(words)))
     monkeypatch.setattr(beds, '_tune_tcp', lambda window: (
         made.append(f'window {window}')))
     monkeypatch.setattr(beds.sender, 'measure',
@@ -96,25 +94,22 @@ def _started(name, key):
 @pytest.mark.parametrize('bucket_bytes', [None, 7000])
 def test_every_hypervisor_answers_and_all_is_taken_away(story, bucket_bytes):
     rates_bps = {'h0': 8e6, 'h1': 4e6}
-    with beds.Bed(rates_bps, bucket_bytes, 5000).built() as bed:
+    with beds.Bed(beds.beds.Bed(
+            rates_bps, bucket_bytes=bucket_bytes), 5000).built() as bed:
         built = list(story)
         story.clear()
         bed.add_vm('v', 'h1')
         assert story == [('v', 'h1'), *_started('v', bed._key)]
         story.clear()
-    expected = [('h0', 8e6), ('h1', 4e6)]
-    for host, rate_bps in rates_bps.items():
-        if bucket_bytes:
-            expected.append(('core', beds.shaping.limit_commands(
-                host, rate_bps, verb='change', burst_bytes=7000)))
-        expected += _started(host, bed._key)
-    assert built == expected
+    assert built == [
+        ('h0', 8e6, bucket_bytes), ('h1', 4e6, bucket_bytes),
+        *_started('h0', bed._key), *_started('h1', bed._key)]
     assert story == ['ip-v ends', 'ip-h1 ends', 'ip-h0 ends', 'dismissed']
     assert len(bed._key.secret) == 32
 
 
 def test_one_measures_the_other_by_its_own_key(story):
-    with beds.Bed({'h0': 8e6, 'h1': 4e6}).built() as bed:
+    with beds.Bed(beds.beds.Bed({'h0': 8e6, 'h1': 4e6})).built() as bed:
         story.clear()
         setting = beds.calibration.Setting(3, 50)
         end = bed._ends['h1']
@@ -130,11 +125,6 @@ def test_one_measures_the_other_by_its_own_key(story):
             sent, ('sent', *bed._ends['h0'], *sent[3:])]
         assert {line[1] for line in story[:3]} == {'ns-h0'}
         assert bed.path_bps('h0', 'h1') == bed.path_bps('h1', 'h0') == 4e6
-        story.clear()
-        bed.limit_segments(2)
-        assert story == [(f'ns-{host}', [
-            'link set br-int gso_max_segs 2',
-            'link set uplink0 gso_max_segs 2'], 'ip') for host in ('h0', 'h1')]
 
 
 def test_nothing_is_refused_or_repeated_but_in_the_product():

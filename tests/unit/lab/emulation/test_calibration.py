@@ -17,8 +17,8 @@ def _bed(monkeypatch):
         def __init__(self, run):
             assert run == 'abc123'
 
-        def build(self, rates_bps):
-            made.story.append(list(rates_bps.items()))
+        def build(self, bed):
+            made.story.append(list(bed.rates_bps.items()))
 
         def add_vm(self, vm, host):
             made.story.append((vm, host))

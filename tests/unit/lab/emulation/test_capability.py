@@ -25,8 +25,8 @@ def _machine(monkeypatch):
         def __init__(self, run):
             assert run == 'abc123'
 
-        def build(self, rates_bps):
-            made.story.append(list(rates_bps.items()))
+        def build(self, bed):
+            made.story.append(list(bed.rates_bps.items()))
             if made.error:
                 raise made.error
 

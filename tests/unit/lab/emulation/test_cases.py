@@ -2,6 +2,8 @@
 
 """What the test cases place and send, at both sizes of the testbed."""
 
+import pathlib
+
 import pytest
 
 from tests.unit.lab.emulation import drawing
@@ -51,3 +53,16 @@ def test_groups_that_fill_all_slots_have_room():
             with pytest.raises(exception.Invalid, match=(
                     f'expected {n_vms} free slots .* got 30 on 5 hosts')):
                 cases.check_room(cell, scale, 0)
+
+
+def test_a_bed_has_what_the_background_leaves_of_the_cables():
+    scale = SCALES['few']
+    bed = cases.bed(scale, pathlib.Path('x'), 3, True)
+    assert bed.rates_bps == {
+        host.name: host.egress_bps for host in cases.hosts(scale, 3, True)}
+    assert max(bed.rates_bps.values()) < bed.link_bps == 20e6
+    assert (bed.slots, bed.logs, bed.has_nova) == (
+        6, pathlib.Path('x'), False)
+    other = cases.bed(scale, pathlib.Path('x'), slots=9, controller={'a': {}})
+    assert set(other.rates_bps.values()) == {20e6}
+    assert (other.slots, other.controller) == (9, {'a': {}})

@@ -9,22 +9,24 @@ import types
 import pytest
 
 from virtco import exception
+from virtco.topology import tree
+from virtco_lab.emulation import bed as beds
 from virtco_lab.emulation import casts
 from virtco_tenant.cast import peers
 from virtco_tenant.cast import swarm
 
 
-class Racks:
-    vms = {'a': 'rack0', 'b': 'rack0', 'c': 'rack1', 'd': 'rack1'}
-    address = {name: f'10.0.0.{place}' for place, name in enumerate(vms)}
+class Fabric:
+    bed = beds.Bed(dict.fromkeys('abcd', 1e7), tree.Plane(roots=(
+        tree.Node('rack0', ('a', 'b')), tree.Node('rack1', ('c', 'd')))))
+    hypervisors = {name: types.SimpleNamespace(
+        namespace=f'ns-{name}', address=f'10.0.0.{place}')
+        for place, name in enumerate(bed.hosts)}
 
     def __init__(self):
         self.counts = iter((1000, 5000))
 
-    def namespace(self, vm):
-        return f'ns-{vm}'
-
-    def uplink_bytes(self):
+    def switches_bytes(self):
         return next(self.counts)
 
 
@@ -86,7 +88,7 @@ def _cast(monkeypatch):
     monkeypatch.setattr(swarm, 'Transfer', Transfer)
     monkeypatch.setattr(Transfer, 'made', {})
     made.run = lambda scheme='virtco', size=1000, seed=3, **options: casts.run(
-        Racks(), size, casts.SCHEMES[scheme], seed, **options)
+        Fabric(), size, casts.SCHEMES[scheme], seed, **options)
     return made
 
 

@@ -204,23 +204,19 @@ class Testbed:
     story = None
     is_measured = True
 
-    def __init__(self, config, say):
-        self.story.append(str(dataclasses.replace(config, logs=None)))
-        self._logs = config.logs
+    def __init__(self, bed, say):
+        self.story.append(str(dataclasses.replace(bed, logs=None)))
+        self._say = say
 
     def __enter__(self):
+        self._say('starting')
         return self
 
     def __exit__(self, *error):
         self.story.append('removed')
 
-    def build(self):
-        self.story.append('build')
-
-    def start_services(self):
-        self.story.append('start')
-
     def wait_measured(self):
+        self._say('measuring')
         return self.is_measured
 
     def open_page(self):

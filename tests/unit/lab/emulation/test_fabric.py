@@ -4,11 +4,14 @@
 only noted.
 """
 
+import json
 import types
 
 import pytest
 
 from virtco import exception
+from virtco.topology import tree
+from virtco_lab.emulation import bed as beds
 from virtco_lab.emulation import fabric
 
 CORE, CONTROL = 'virtco-emu-abc123-core', 'virtco-emu-abc123-control'
@@ -46,7 +49,7 @@ def _made(name, *lines):
 
 def test_hypervisors_hang_on_a_core_and_on_the_control_network(kernel):
     one = fabric.Fabric('abc123')
-    one.build({'h0': 8e6})
+    one.build(beds.Bed({'h0': 8e6}))
     assert one.hypervisors == {'h0': fabric.Hypervisor(
         'h0', H0, '10.0.0.1', '172.30.1.1')}
     assert (one.core, one.control, one.control_address) == (
@@ -68,10 +71,88 @@ def test_hypervisors_hang_on_a_core_and_on_the_control_network(kernel):
                     'address add 172.30.1.1/16 dev mgmt0'])]
 
 
+def test_cables_have_the_buckets_and_super_packets_of_the_bed(kernel):
+    fabric.Fabric('abc123').build(beds.Bed(
+        {'h0': 8e6}, bucket_bytes=7000, segments=2))
+    assert (CORE, 'tc', fabric.shaping.limit_commands(
+        'h0', 8e6, burst_bytes=7000)) in kernel.story
+    assert kernel.story[-1] == (H0, 'ip', [
+        'link set br-int gso_max_segs 2', 'link set uplink0 gso_max_segs 2'])
+
+
+def test_short_queues_are_at_both_ends_of_a_cable(kernel):
+    fabric.Fabric('abc123').build(beds.Bed({'h0': 8e6}, queue_s=0.05))
+    shaped = [(there, lines) for there, *_, lines in kernel.story
+              if 'tbf' in str(lines)]
+    assert shaped == [
+        (there, [fabric.shaping.bucket_command(dev, 8e6, 0.05)])
+        for there, dev in ((CORE, 'h0'), (H0, 'uplink0'))]
+    assert 'htb' not in str(kernel.story)
+
+
+def _shaped(verb, dev, rate):
+    return (f'qdisc {verb} dev {dev} root tbf rate {rate}bit burst 16384 '
+            'limit 1048576')
+
+
+def test_each_switch_hangs_below_the_one_above(kernel):
+    one = fabric.Fabric('abc123')
+    one.build(beds.Bed({}, tree.Plane(roots=(tree.Node(
+        'pod', ('h9',), (tree.Node('rack0', ('h0', 'h1'),
+                                   uplink=tree.Uplink(1e6, 2e6)),),
+        tree.Uplink(3e6, 4e6)),))))
+    # What leaves by the lower end goes up, by the upper end down.
+    assert kernel.story[-4:] == [
+        batch for name, above, hosts, up, down in (
+            ('pod', 'fabric0', ['h9'], 3_000_000, 4_000_000),
+            ('rack0', 'pod', ['h0', 'h1'], 1_000_000, 2_000_000))
+        for batch in ((CORE, 'ip', [
+            f'link add {name} up type bridge',
+            f'link add {name}-up up master {name} type veth peer name '
+            f'{name}-down',
+            f'link set {name}-down master {above} up',
+            *(f'link set {host} master {name}' for host in hosts)]),
+            (CORE, 'tc', [_shaped('add', f'{name}-up', up),
+                          _shaped('add', f'{name}-down', down)]))]
+    kernel.story.clear()
+    one.set_switch_uplink('rack0', tree.Uplink(5e6, 6e6))
+    assert kernel.story == [(CORE, 'tc', [
+        _shaped('replace', 'rack0-up', 5_000_000),
+        _shaped('replace', 'rack0-down', 6_000_000)])]
+
+
+@pytest.mark.parametrize(('name', 'is_fine'), [('a' * 10, True),
+                                               ('a' * 11, False)])
+def test_devices_have_short_names(kernel, name, is_fine):
+    bed = beds.Bed({}, tree.Plane(roots=(tree.Node(
+        name, ('h0',), uplink=tree.Uplink(1e6, 1e6)),)))
+    if is_fine:
+        fabric.Fabric('abc123').build(bed)
+    else:
+        with pytest.raises(AssertionError):
+            fabric.Fabric('abc123').build(bed)
+
+
+def test_bytes_of_switches_are_counted_both_ways(kernel, monkeypatch):
+    asked = []
+
+    def output(argv):
+        asked.append(argv)
+        return json.dumps([
+            {'ifname': name, 'stats64': {'tx': {'bytes': sent}}}
+            for name, sent in (('rack0-up', 1), ('rack0-down', 20),
+                               ('rack1-up', 300), ('r0v0', 4000),
+                               ('rack0', 50_000), ('fabric0', 600_000))])
+
+    monkeypatch.setattr(fabric.subprocess, 'check_output', output)
+    assert fabric.Fabric('abc123').switches_bytes() == 321
+    assert asked == [['ip', '-n', CORE, '-s', '-j', 'link']]
+
+
 @pytest.fixture(name='built')
 def _built(kernel):
     one = fabric.Fabric('abc123')
-    one.build(dict.fromkeys(('h0', 'h1'), 8e6))
+    one.build(beds.Bed(dict.fromkeys(('h0', 'h1'), 8e6)))
     assert one.hypervisors['h1'].address == '10.0.0.2'
     assert one.hypervisors['h1'].mgmt_address == '172.30.1.2'
     kernel.story.clear()

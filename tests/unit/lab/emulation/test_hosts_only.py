@@ -32,9 +32,9 @@ class Client:
 def _story(monkeypatch):
     made = []
 
-    def init(self, config):
-        self.config, self._controller = config, Client()
-        self.fabric, self._planner = 'fabric', 'planner'
+    def init(self, bed):
+        self.bed, self._controller = bed, Client()
+        self._planner = 'planner'
 
     def wait(self, condition, what, of, progress):
         turns = 0
@@ -49,8 +49,6 @@ def _story(monkeypatch):
     for name in ('build', 'start_services', 'close'):
         monkeypatch.setattr(one, name,
                             lambda self, name=name: made.append(name))
-    monkeypatch.setattr(hosts_only.switches, 'grow',
-                        lambda fabric, plane: made.append((fabric, plane)))
     monkeypatch.setattr(hosts_only.time, 'sleep', made.append)
     return made
 
@@ -61,17 +59,18 @@ PLANE = tree.Plane(roots=(tree.Node('r', ('a', 'b')),))
 def test_hosts_are_built_and_taken_away_again(story):
     with pytest.raises(KeyError), hosts_only.cloud(
             PLANE, 8e6, debug=True) as found:
-        assert found.config == hosts_only.testbed.Config(
-            2, 8e6, found.config.logs, 1, with_nova=False, controller={
+        assert found.bed == hosts_only.bed.Bed(
+            {'a': 8e6, 'b': 8e6}, PLANE, link_bps=8e6, controller={
                 'DEFAULT': {'debug': True}, 'probe': {'enabled': False}},
-            names=('a', 'b'))
-        assert found.config.hosts == ('a', 'b')
-        assert found.config.logs.is_dir()
-        assert story == ['build', ('fabric', PLANE), 'start_services', 0.2]
+            logs=found.bed.logs)
+        assert not found.bed.has_nova and found.bed.slots == 1
+        assert found.bed.hosts == ('a', 'b')
+        assert found.bed.logs.is_dir()
+        assert story == ['build', 'start_services', 0.2]
         story.clear()
         raise KeyError
     assert story == ['close']
-    assert not found.config.logs.exists()
+    assert not found.bed.logs.exists()
 
 
 def test_a_check_is_waited_for_until_it_is_over(story):

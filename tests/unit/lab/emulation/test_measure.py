@@ -8,7 +8,6 @@ import types
 
 import pytest
 
-from virtco.model import cluster
 from virtco_lab.emulation import cases
 from virtco_lab.emulation import measure
 from virtco_lab.emulation import results
@@ -53,45 +52,16 @@ def test_runs_are_found_again_in_their_directory(tmp_path):
                                       SCALE).measured_s == 9.0
 
 
-def test_a_datacentre_has_what_the_background_leaves(monkeypatch, tmp_path):
-    story = []
-    base = measure.testbed_module.Testbed
-
-    def begin(self, config, say):
-        self.config, self.say = config, say
-        self.fabric = types.SimpleNamespace(
-            set_uplink_rate=lambda *words: story.append(words))
-
-    monkeypatch.setattr(base, '__init__', begin)
-    monkeypatch.setattr(base, '__exit__', lambda *_: None)
-    for name in ('build', 'start_services', 'wait_measured'):
-        monkeypatch.setattr(base, name,
-                            lambda self, name=name: story.append(name))
-    display = types.SimpleNamespace(say=story.append)
-    hosts = [cluster.Host(f'h{i}', (6.0,), rate_bps, rate_bps)
-             for i, rate_bps in enumerate((20e6, 7e6))]
-    with measure.Datacentre(hosts, SCALE, tmp_path, display) as found:
-        assert story == [
-            'building 8 hypervisors', 'build', ('h1', 7e6),
-            'starting controller and edge modules', 'start_services',
-            'measuring the uplinks with packet trains', 'wait_measured']
-        assert found.config == measure.testbed_module.Config(
-            8, 20e6, tmp_path, 6, with_nova=False, controller={})
-    other = measure.Datacentre(hosts, SCALE, tmp_path, display, 9,
-                               {'a': {}})
-    assert (other.config.slots, other.config.controller) == (9, {'a': {}})
-
-
 @pytest.fixture(name='world')
 def _world(monkeypatch):
     """Notes which runs are made on which testbed."""
     made = types.SimpleNamespace(story=[], waited=iter(()), expected=[])
 
     @contextlib.contextmanager
-    def datacentre(hosts, scale, logs, display):
-        made.story.append((f'up {logs.name}', [host.free[0]
-                                               for host in hosts][:2]))
+    def testbed(bed, say):
+        made.story.append((f'up {bed.logs.name}', bed))
         yield types.SimpleNamespace(
+            wait_measured=lambda: None,
             occupy=lambda slots: (made.story.append(sum(slots.values())),
                                   'them')[1],
             vacate=lambda servers: made.story.append(f'vacate {servers}'))
@@ -101,7 +71,7 @@ def _world(monkeypatch):
         return _run(key=cell.key, scheme=name, seed=seed,
                     waited=next(made.waited, 0.0))
 
-    monkeypatch.setattr(measure, 'Datacentre', datacentre)
+    monkeypatch.setattr(measure.testbed_module, 'Testbed', testbed)
     monkeypatch.setattr(measure, '_once', once)
     return made
 

@@ -54,13 +54,15 @@ class Bed:
     #: Whether some trains are lost.
     loses = False
 
-    def __init__(self, rates_bps, bucket_bytes=None, window_bytes=None):
-        self.rates_bps = dict(rates_bps)
-        self._say(f'bed of {len(rates_bps)}, {bucket_bytes}, {window_bytes}')
+    def __init__(self, bed, window_bytes=None):
+        self.rates_bps = dict(bed.rates_bps)
+        self._bed = bed
+        self._say(f'bed of {len(bed.rates_bps)}, {bed.bucket_bytes}, '
+                  f'{window_bytes}')
         self._n = 0
         ports = {name: types.SimpleNamespace(
             namespace=f'ns-{name}', address=f'10.0.0.{number}')
-            for number, name in enumerate(rates_bps)}
+            for number, name in enumerate(bed.rates_bps)}
         self.fabric = types.SimpleNamespace(hypervisors=ports, core='core')
 
     def _say(self, line):
@@ -70,15 +72,16 @@ class Bed:
 
     @contextlib.contextmanager
     def built(self):
+        if self._bed.plane.roots:
+            self._say(str(self._bed.plane))
+        if self._bed.segments:
+            self._say(f'{self._bed.segments} segments')
         yield self
         self._say('removed')
 
     def add_vm(self, vm, host):
         self._say(f'{vm} on {host}')
         self.rates_bps[vm] = 2 * self.rates_bps[host]
-
-    def limit_segments(self, segments):
-        self._say(f'{segments} segments')
 
     def path_bps(self, src, dst):
         return min(self.rates_bps[src], self.rates_bps[dst])
@@ -125,9 +128,6 @@ def _story(monkeypatch):
     monkeypatch.setattr(measured.bed, 'Bed', Bed)
     for module in (crosstraffic, stability, trains):
         monkeypatch.setattr(module, 'time', clock)
-    for module in (crosstraffic, lengths):
-        monkeypatch.setattr(module.switches, 'grow', lambda fabric, plane: (
-            made.append(str(plane))))
     monkeypatch.setattr(greedy.shaping, 'run_batch', lambda name, lines: (
         made.append(f'{name}: {lines}')))
 

@@ -25,9 +25,9 @@ def _story(monkeypatch):
             self.run = run
             self.hypervisors = {}
 
-        def build(self, rates_bps):
-            for number, host in enumerate(rates_bps):
-                made.append((host, rates_bps[host]))
+        def build(self, bed):
+            for number, host in enumerate(bed.rates_bps):
+                made.append((host, bed.rates_bps[host]))
                 self.hypervisors[host] = types.SimpleNamespace(
                     namespace=f'ns-{host}', address=f'127.0.0.{number + 1}')
 

@@ -2,7 +2,9 @@
 
 """Orchestra's figures, of casts that the test makes up."""
 
+import contextlib
 import math
+import types
 
 import pytest
 
@@ -17,33 +19,26 @@ _FACTORS = {name: 1 + place / 4 for place, name in enumerate(
     reversed(casts.SCHEMES))}
 
 
-class Racks:
-    story = None
-
-    def __init__(self, sizes, rate_bps, oversubscription, slower_bps=None):
-        self.vms = {f'r{rack}v{vm}': f'rack{rack}'
-                    for rack, size in enumerate(sizes) for vm in range(size)}
-        self.rate_bps = rate_bps
-        self.story.append(f'racks of {list(sizes)} at {rate_bps}, '
-                          f'{oversubscription}:1, slower {slower_bps}')
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self.story.append('removed')
-
-
 @pytest.fixture(name='story')
 def _story(monkeypatch):
     made = []
-    monkeypatch.setattr(Racks, 'story', made)
-    monkeypatch.setattr(racks_module, 'Racks', Racks)
+
+    @contextlib.contextmanager
+    def built(sizes, rate_bps, oversubscription, slower_bps=None):
+        made.append(f'racks of {list(sizes)} at {rate_bps}, '
+                    f'{oversubscription}:1, slower {slower_bps}')
+        racks = {f'r{rack}v{vm}': f'rack{rack}'
+                 for rack, size in enumerate(sizes) for vm in range(size)}
+        yield types.SimpleNamespace(rate_bps=rate_bps, bed=(
+            types.SimpleNamespace(racks=racks)))
+        made.append('removed')
+
+    monkeypatch.setattr(racks_module, 'built', built)
 
     def run(racks, size_bytes, scheme, seed, *, receivers=None,
             clusters=None):
         name, = (name for name, one in casts.SCHEMES.items() if one == scheme)
-        source, *others = racks.vms
+        source, *others = racks.bed.racks
         others = others[:receivers]
         copy_s = size_bytes * 8 / racks.rate_bps
         made.append(f'{name}: {size_bytes} bytes, seed {seed}, {receivers}, '
@@ -54,10 +49,10 @@ def _story(monkeypatch):
             taken_s /= 1.5
         rates_bps = {
             (one, other): racks.rate_bps / 3 * (
-                3 if racks.vms[one] == racks.vms[other] else 1)
+                3 if racks.bed.racks[one] == racks.bed.racks[other] else 1)
             * (1 + (place * 7 + number * 3 + seed) % 11 / 100)
-            for place, one in enumerate(racks.vms)
-            for number, other in enumerate(racks.vms)
+            for place, one in enumerate(racks.bed.racks)
+            for number, other in enumerate(racks.bed.racks)
             if one != other and (place + number + seed) % 3}
         return casts.Found(
             {other: taken_s * (0.5 + (place + 1) / len(others) / 2)

@@ -11,6 +11,7 @@ import pytest
 
 from virtco import hints
 from virtco.model import coflow as coflow_model
+from virtco_lab.emulation import bed as beds
 from virtco_lab.emulation import fabric
 from virtco_lab.emulation import results
 from virtco_lab.emulation import runner
@@ -40,8 +41,8 @@ class Bed:
     """Two hypervisors; the VMs of a group by turns on both."""
 
     def __init__(self, logs):
-        self.config = types.SimpleNamespace(hosts=('h0', 'h1'),
-                                            rate_bps=RATE_BPS, logs=logs)
+        self.bed = beds.Bed(dict.fromkeys(('h0', 'h1'), RATE_BPS),
+                            link_bps=RATE_BPS, logs=logs)
         self.story = []
         self.fabric = types.SimpleNamespace(
             vms={}, introduce=lambda pairs: self.story.append(

@@ -51,6 +51,16 @@ def test_a_bucket_outlasts_a_late_timer(rate_bps, asked, burst):
     assert all(f' burst {burst} cburst {burst} ' in line for line in lines)
 
 
+def test_a_single_bucket_is_two_milliseconds_where_that_is_more():
+    assert [shaping.bucket_command('a', rate_bps, 0.05) for rate_bps in (
+        64e6, 1e9)] == [
+        f'qdisc add dev a root tbf rate {rate}bit burst {burst} latency 50ms'
+        for rate, burst in ((64_000_000, 16_000), (1_000_000_000, 250_000))]
+    assert shaping.bucket_command('a', 1e9, verb='replace') == (
+        'qdisc replace dev a root tbf rate 1000000000bit burst 16384 '
+        'limit 1048576')
+
+
 def test_tc_runs_in_the_namespace_and_must_work(monkeypatch):
     ran = []
     monkeypatch.setattr(shaping.subprocess, 'run', lambda argv, **options: (

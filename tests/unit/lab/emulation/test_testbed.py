@@ -42,12 +42,11 @@ class Fabric:
     def __init__(self, story):
         self._story = story
 
-    def build(self, rates_bps):
-        self._story.append(f'build {list(rates_bps.items())}')
+    def build(self, bed):
+        self._story.append(f'build {list(bed.rates_bps.items())}')
 
     def __getattr__(self, name):
-        if name not in ('set_uplink_rate', 'clear_uplink', 'add_vm',
-                        'remove_vm'):
+        if name not in ('clear_uplink', 'add_vm', 'remove_vm'):
             raise AttributeError(name)
         return lambda *args: self._story.append(
             ' '.join(map(str, (name, *args))))
@@ -129,7 +128,8 @@ class Pool:
 def _bed(monkeypatch, tmp_path):
     """Makes testbeds; notes what is waited for and what happens."""
     made = types.SimpleNamespace(story=[], waits=[], is_ready=True,
-                                 health=[None, 500, 200], options=[])
+                                 health=[None, 500, 200], options=[],
+                                 said=[])
     story = made.story
 
     def wait_until(condition, what, children, *, of=None, say=None,
@@ -191,9 +191,10 @@ def _bed(monkeypatch, tmp_path):
     monkeypatch.setattr(requests.Session, 'get', get)
 
     def make(**changes):
-        return module.Testbed(module.Config(**{
-            'n_hosts': 2, 'rate_bps': 8e6, 'logs': tmp_path / 'a' / 'logs',
-            'slots': 2} | changes))
+        return module.Testbed(module.beds.Bed(**{
+            'rates_bps': dict.fromkeys(HOSTS, 8e6), 'link_bps': 8e6,
+            'logs': tmp_path / 'a' / 'logs', 'slots': 2, 'has_nova': True}
+            | changes), made.said.append)
 
     made.make = make
 
@@ -210,17 +211,16 @@ def _bed(monkeypatch, tmp_path):
 
 
 def test_links_are_built_and_one_of_them_is_slow(bed, tmp_path):
-    for slow in (None, 'h1'):
-        bed.make(slow_host=slow).build()
+    bed.make(rates_bps={'h0': 8e6, 'h1': 4e6}).build()
     assert (tmp_path / 'a' / 'logs').is_dir()
-    build = "build [('h0', 8000000.0), ('h1', 8000000.0)]"
-    assert bed.story == [build, build, 'set_uplink_rate h1 4000000.0']
+    assert bed.story == ["build [('h0', 8000000.0), ('h1', 4000000.0)]"]
+    assert bed.said == ['building 2 hypervisors, uplinks of 8 Mbit/s']
 
 
 def test_services_are_started_until_all_answer(bed, tmp_path):
     found = bed.make(controller={'a': {'b': 1}})
-    found.build()
-    found.start_services()
+    assert found.__enter__() is found
+    assert bed.said[1:] == ['starting controller, edge modules and Nova']
     assert bed.story[1:] == [
         'start nova', 'start controller', 'start edge on h0 at 8e+06',
         'start edge on h1 at 8e+06', 'nova at http://nova, 86400 s']
@@ -262,22 +262,24 @@ def test_the_live_page_is_on_loopback_and_led_to_this_machine(
 
 
 def test_without_nova_the_controller_is_asked_itself(bed):
-    found = bed.make(with_nova=False, slots=3)
+    found = bed.make(has_nova=False, slots=3)
     found.build()
     found.start_services()
     assert bed.story[1:] == [
         'start controller', 'start edge on h0 at 8e+06',
         'start edge on h1 at 8e+06',
         "planned ('h0', 'h1') 3 {'slot1': 1, 'slot2': 2, 'slot3': 3}"]
-    assert found.config.hosts == HOSTS
+    assert bed.said[1:] == ['starting controller and edge modules']
+    assert found.bed.hosts == HOSTS
 
 
 def test_the_controller_must_be_well_and_every_edge_has_reported(bed):
     bed.health = [500]
-    found = bed.make()
-    found.build()
-    with pytest.raises(testbed_module.process.NotReady, match='to be ready'):
-        found.start_services()
+    with (pytest.raises(testbed_module.process.NotReady,
+                        match='to be ready'), bed.make()):
+        pass
+    # What was started is ended.
+    assert bed.story[-1] == 'dismiss'
     bed.health = [200]
     found = bed.make()
     found._controller.known[1] = _entry('h1', last_report=None)
@@ -288,8 +290,8 @@ def test_the_controller_must_be_well_and_every_edge_has_reported(bed):
 
 
 def test_the_last_is_ended_first_and_all_is_removed(bed):
-    with bed.up():
-        pass
+    with bed.make():
+        bed.story.clear()
     children = ['edge-h1', 'edge-h0', 'controller', 'nova']
     assert bed.story == [
         *(f'{verb} {name}' for verb in ('terminate', 'stop')
@@ -316,13 +318,14 @@ def test_every_pair_is_measured_or_some_are_not(bed):
     found._controller.pairs = [types.SimpleNamespace(src=src, dst=dst)
                                for src, dst in (HOSTS, HOSTS[::-1])]
     assert found.wait_measured() is True
+    assert bed.said[-1] == 'measuring the uplinks with packet trains'
     assert ('a measurement of every pair', 'controller', 30.0) in bed.waits
     found._controller.pairs.pop()
     assert found.wait_measured() is False
 
 
 def test_what_is_known_of_hosts(bed):
-    found = bed.up(slow_host='h1')
+    found = bed.up(rates_bps={'h0': 8e6, 'h1': 4e6})
     assert found.host_rates() == (
         results.HostRate('h0', 8e6, 5.0, None, slow=False),
         results.HostRate('h1', 8e6, 5.0, None, slow=True))
@@ -432,7 +435,7 @@ def test_an_error_inside_is_told_outside(bed):
 
 
 def test_names_of_hosts_and_flavors():
-    assert testbed_module.host_names(3) == ('h0', 'h1', 'h2')
+    assert testbed_module.beds.host_names(3) == ('h0', 'h1', 'h2')
     assert testbed_module.flavor(2) == 'slot2'
 
 

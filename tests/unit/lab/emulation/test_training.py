@@ -51,8 +51,8 @@ def _bed(monkeypatch):
     monkeypatch.setattr(training.namespaces, 'call', lambda name, function: (
         made.entered.append(name), function())[1])
     scale = training.cases.Scale(2, 8e5)
-    made.bed = bed = training.Bed(training.cases.hosts(scale, 0, False), scale,
-                                  pathlib.Path('logs'), drawing.Display(), 2)
+    made.bed = bed = training.Bed(training.cases.bed(
+        scale, pathlib.Path('logs'), slots=2))
     bed._cloud, bed.fabric, bed.inside = (
         Cloud(), Fabric(), lambda call, *_: call())
     bed._write_ports = lambda hosts: made.story.append(sorted(hosts))
@@ -140,6 +140,9 @@ class Bed:
     def __init__(self, story):
         self._story = story
 
+    def wait_measured(self):
+        pass
+
     def launch_jobs(self, setting):
         self._story.append(setting)
 
@@ -158,8 +161,9 @@ def test_a_figure_is_drawn_as_ever(name, is_short, monkeypatch):
     story = []
 
     @contextlib.contextmanager
-    def bed(hosts, scale, logs, display, slots):
-        story.append(f'{len(hosts)} {scale} {logs} {slots}')
+    def bed(bed, say):
+        scale = training.cases.Scale(len(bed.hosts), bed.link_bps)
+        story.append(f'{len(bed.hosts)} {scale} {bed.logs} {bed.slots}')
         yield Bed(story)
 
     monkeypatch.setattr(training, 'Bed', bed)

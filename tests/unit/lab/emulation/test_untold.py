@@ -67,8 +67,8 @@ def _bed(monkeypatch, tmp_path):
     story = found.story = []
     found._cloud = Cloud(story)
     found._cloud.projects = found.projects = set()
-    found.config = types.SimpleNamespace(hosts=('h0', 'h1'), rate_bps=8e6,
-                                         logs=tmp_path)
+    found.bed = untold.testbed_module.beds.Bed(
+        dict.fromkeys(('h0', 'h1'), 8e6), link_bps=8e6, logs=tmp_path)
     found.say = 'say'
     found.jobs = []
     vms = {}
@@ -109,12 +109,12 @@ def _bed(monkeypatch, tmp_path):
         def __exit__(self, *error):
             pass
 
-        def run(self):
+        def run(self, on_progress):
             time.sleep(found.lasts_s)
             return types.SimpleNamespace(ccts_s=(1.0, 2.0))
 
     found.lasts_s = 0.0
-    monkeypatch.setattr(untold.transfers, 'Transfer', Transfer)
+    monkeypatch.setattr(untold.runner.transfers, 'Transfer', Transfer)
     monkeypatch.setattr(starvation, 'Watch', lambda pids: (
         types.SimpleNamespace(read=lambda: starvation.Usage(0.25, {}))))
     return found
