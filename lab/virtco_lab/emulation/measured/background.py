@@ -15,10 +15,10 @@ import contextlib
 import dataclasses
 import json
 import pathlib
-import select
 import socket
 import sys
 import tempfile
+import threading
 import time
 
 import msgspec
@@ -27,11 +27,11 @@ import numpy as np
 from virtco_lab.emulation import namespaces
 from virtco_lab.emulation import process
 
-_CHUNK_BYTES = 64 * 1024
+# The end of a period waits for one of them.
+_CHUNK = bytes(16 * 1024)
 # Bytes that a connection may still have to send when it pauses.
 _NOTSENT_BYTES = 128 * 1024
 _BUFFER_BYTES = 256 * 1024
-_TICK_S = 0.005
 _DELAY_S = 0.3
 _READY_S = 30.0
 
@@ -96,65 +96,43 @@ def running(connections: Sequence[Connection]) -> Iterator[float]:
 
 
 def _pair(one: Connection) -> tuple[socket.socket, socket.socket]:
-    """Connect two hosts; return both ends, which do not block."""
+    """Connect two hosts; return both ends."""
     src, dst = namespaces.connect(one.src_namespace, one.dst_namespace,
                                   one.dst_address, _READY_S)
     src.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT,
                    _NOTSENT_BYTES)
-    for sock in (src, dst):
-        sock.setblocking(False)
+    src.settimeout(None)
     return src, dst
 
 
-class _Traffic:
-    def __init__(self, connections: Sequence[Connection]):
-        self._poll = select.epoll()
-        self._sources = []
-        self._sinks: dict[int, socket.socket] = {}
-        for one in connections:
-            src, dst = _pair(one)
-            self._sources.append((src, list(one.periods_s)))
-            self._sinks[dst.fileno()] = dst
-            self._poll.register(dst, select.EPOLLIN)
-        self._chunk = bytes(_CHUNK_BYTES)
-        self._buffer = bytearray(_BUFFER_BYTES)
+def _send(src: socket.socket, periods_s: Sequence[tuple[float, float]],
+          begin_s: float) -> None:
+    """Send in each period as fast as the connection takes bytes."""
+    for from_s, until_s in periods_s:
+        time.sleep(max(0.0, begin_s + from_s - time.monotonic()))
+        while time.monotonic() < begin_s + until_s:
+            src.send(_CHUNK)
 
-    def run(self, begin_s: float) -> None:
-        """Run the traffic until standard input ends."""
-        self._poll.register(sys.stdin, select.EPOLLIN)
-        sending: dict[int, socket.socket] = {}
-        while True:
-            self._turn(time.monotonic() - begin_s, sending)
-            for fd, _event in self._poll.poll(_TICK_S):
-                if fd == sys.stdin.fileno():
-                    return
-                with contextlib.suppress(BlockingIOError):
-                    # Read at once: acknowledgements wait for it.
-                    if fd in self._sinks:
-                        self._sinks[fd].recv_into(self._buffer)
-                    elif fd in sending:
-                        sending[fd].send(self._chunk)
 
-    def _turn(self, now_s: float, sending: dict[int, socket.socket]) -> None:
-        """Begin and pause the connections that are due."""
-        for src, periods in self._sources:
-            while periods and periods[0][1] <= now_s:
-                periods.pop(0)
-            is_on = bool(periods) and periods[0][0] <= now_s
-            if is_on and src.fileno() not in sending:
-                sending[src.fileno()] = src
-                self._poll.register(src, select.EPOLLOUT)
-            elif not is_on and sending.pop(src.fileno(), None) is not None:
-                self._poll.unregister(src)
+def _receive(dst: socket.socket) -> None:
+    """Receive until the other end is closed."""
+    buffer = bytearray(_BUFFER_BYTES)
+    while dst.recv_into(buffer):
+        pass
 
 
 def main() -> int:
-    """Send background traffic as standard input says; return 0."""
-    traffic = _Traffic(msgspec.json.decode(
-        sys.stdin.readline(), type=list[Connection]))
+    """Send background traffic as standard input says, until it ends."""
+    connections = msgspec.json.decode(sys.stdin.readline(),
+                                      type=list[Connection])
+    ends = [_pair(one) for one in connections]
     begin_s = time.monotonic() + _DELAY_S
+    for one, (src, dst) in zip(connections, ends):
+        for function, given in ((_receive, (dst,)),
+                                (_send, (src, one.periods_s, begin_s))):
+            threading.Thread(target=function, args=given, daemon=True).start()
     print(begin_s, flush=True)
-    traffic.run(begin_s)
+    sys.stdin.read()
     return 0
 
 

@@ -2,9 +2,10 @@
 
 """Other tenants' traffic, over the loopback device."""
 
+import concurrent.futures
 import io
 import json
-import select
+import queue
 import socket
 import time
 import types
@@ -35,89 +36,78 @@ def test_connections_are_made_inside_of_their_namespaces(
         assert _entered == ['dst', 'src']
         assert src.getpeername() == dst.getsockname()
         assert src.getpeername()[1] != 1
-        assert not src.getblocking() and not dst.getblocking()
+        assert src.gettimeout() is dst.gettimeout() is None
         assert src.getsockopt(socket.IPPROTO_TCP,
                               socket.TCP_NOTSENT_LOWAT) == 128 * 1024
 
 
-def test_a_connection_sends_in_its_periods():
-    traffic = background._Traffic([_connection((1.0, 2.0), (3.0, 4.0)),
-                                   _connection((2.0, 5.0))])
-    (one, _), (other, _) = traffic._sources
-    names = {one.fileno(): 'one', other.fileno(): 'other'}
-    sending = {}
-    for now_s, wanted in ((0.5, []), (1.0, ['one']), (1.5, ['one']),
-                          (2.0, ['other']), (3.0, ['one', 'other']),
-                          (4.0, ['other']), (4.99, ['other']), (5.0, []),
-                          (6.0, [])):
-        traffic._turn(now_s, sending)
-        assert sorted(names[fd] for fd in sending) == wanted, now_s
-        # Those who send are told when they may.
-        ready = {fd for fd, event in traffic._poll.poll(0.01)
-                 if event == select.EPOLLOUT}
-        assert ready == set(sending)
-    _close(traffic)
+class Source:
+    """Takes a chunk in 0.3 s of a clock that only it and sleep move."""
+
+    def __init__(self):
+        self.now_s, self.sent = 0.0, []
+
+    def monotonic(self):
+        return self.now_s
+
+    def sleep(self, wait_s):
+        self.now_s += wait_s
+
+    def send(self, chunk):
+        assert len(chunk) == 16 * 1024
+        self.sent.append(round(self.now_s, 3))
+        self.now_s += 0.3
 
 
-def test_who_was_late_begins_with_the_period_that_is_due():
-    traffic = background._Traffic([_connection((1.0, 2.0), (3.0, 4.0))])
-    sending = {}
-    traffic._turn(3.5, sending)
-    assert len(sending) == 1
-    assert traffic._sources[0][1] == [(3.0, 4.0)]
-    _close(traffic)
+def test_a_connection_sends_in_its_periods(monkeypatch):
+    source = Source()
+    monkeypatch.setattr(background, 'time', source)
+    background._send(source, [(1.0, 2.0), (3.0, 3.5)], 10.0)
+    assert source.sent == [11.0, 11.3, 11.6, 11.9, 13.0, 13.3]
 
 
-def _close(traffic):
-    for src, _ in traffic._sources:
-        src.close()
-    for dst in traffic._sinks.values():
-        dst.close()
+def test_who_was_late_begins_with_the_period_that_is_due(monkeypatch):
+    source = Source()
+    source.now_s = 13.2
+    monkeypatch.setattr(background, 'time', source)
+    background._send(source, [(1.0, 2.0), (3.0, 3.5)], 10.0)
+    assert source.sent == [13.2]
 
 
-def test_bytes_flow_while_one_sends_and_it_ends_with_its_input(monkeypatch):
-    ours, theirs = socket.socketpair()
-    traffic = background._Traffic([_connection((0.0, 0.05), (0.1, 60.0))])
-    sink, = traffic._sinks.values()
-    got = []
-
-    class Sink:
-        def fileno(self):
-            return sink.fileno()
-
-        def recv_into(self, buffer):
-            got.append((time.monotonic() - began_s, sink.recv_into(buffer)))
-            if got[-1][0] > 0.15:
-                theirs.close()
-
-    poll, waits_s = traffic._poll, []
-    monkeypatch.setattr(traffic, '_poll', types.SimpleNamespace(
-        poll=lambda wait_s: (waits_s.append(wait_s), poll.poll(wait_s))[1],
-        register=poll.register, unregister=poll.unregister))
-    traffic._sinks[sink.fileno()] = Sink()
-    monkeypatch.setattr(background.sys, 'stdin', ours)
+def test_bytes_flow_until_the_last_period_is_over():
+    src, dst = background._pair(_connection())
     began_s = time.monotonic()
-    traffic.run(began_s)
-    assert sum(size for at_s, size in got if at_s < 0.05) > 64 * 1024
-    assert max(size for _, size in got) <= 256 * 1024
-    # A period begins a few milliseconds late at most.
-    assert set(waits_s) == {0.005}
-    sink.close()
-    traffic._sources[0][0].close()
-    ours.close()
+    with src, dst, concurrent.futures.ThreadPoolExecutor(2) as pool:
+        sending = pool.submit(background._send, src,
+                              [(0.0, 0.05), (0.1, 0.15)], began_s)
+        pool.submit(background._receive, dst)
+        assert sending.result(10) is None
+        took_s = time.monotonic() - began_s
+        src.close()
+    assert took_s >= 0.15
+
+
+def test_what_arrives_is_taken_until_the_other_end_is_closed():
+    ours, theirs = socket.socketpair()
+    with theirs, concurrent.futures.ThreadPoolExecutor(1) as pool:
+        taking = pool.submit(background._receive, theirs)
+        ours.sendall(bytes(1 << 20))
+        assert not taking.done()
+        ours.close()
+        assert taking.result(10) is None
 
 
 def test_a_process_connects_and_says_when_it_begins(monkeypatch, capsys):
     monkeypatch.setattr(background.sys, 'stdin', io.StringIO(json.dumps([
         {'src_namespace': 'a', 'dst_namespace': 'b',
          'dst_address': '127.0.0.1', 'periods_s': [[1.0, 2.0]]}])))
-    ran = []
-    monkeypatch.setattr(background._Traffic, 'run', lambda self, begin_s: (
-        ran.append((self._sources[0][1], begin_s)), _close(self)))
+    ran = queue.SimpleQueue()
+    monkeypatch.setattr(background, '_send', lambda src, *given: (
+        ran.put(given), src.close()))
     before_s = time.monotonic()
     assert background.main() == 0
-    (periods, begin_s), = ran
-    assert periods == [(1.0, 2.0)]
+    periods, begin_s = ran.get(timeout=10)
+    assert periods == ((1.0, 2.0),)
     assert before_s + 0.3 <= begin_s <= time.monotonic() + 0.3
     assert float(capsys.readouterr().out) == begin_s
 
