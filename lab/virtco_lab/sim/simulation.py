@@ -3,6 +3,7 @@
 """Coflows over time on a fabric: the simulator without its planner."""
 
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 import math
@@ -31,6 +32,9 @@ BACKFILLS = {'none': policies.BACKFILL_NONE,
              'in-order': policies.BACKFILL_IN_ORDER}
 #: Events between two calls of a progress callback.
 CHUNK_EVENTS = 20000
+#: Actor in a simulation. It yields the time at which it goes on, and a coflow
+#: at whose end it goes on earlier, or None.
+Process = Iterator[tuple[float, int | None]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -152,6 +156,27 @@ class Simulation:
                     limit='a rate above 0 on every port in use')
         if until_s < math.inf:
             self.now_s = max(self.now_s, until_s)
+
+    def drive(self, processes: Sequence[Process],
+              until_s: float = math.inf) -> None:
+        """Let processes act in time until they and all coflows have ended.
+
+        Those that go on at the same time do so in their order.
+        """
+        waits: dict[int, tuple[float, int | None]] = dict.fromkeys(
+            range(len(processes)), (self.now_s, None))
+        while self.now_s < until_s and (waits or self.n_live):
+            while due := [i for i, (time_s, index) in waits.items()
+                          if time_s <= self.now_s
+                          or index is not None and self.ended(index)]:
+                for i in due:
+                    wait = next(processes[i], None)
+                    if wait is None:
+                        del waits[i]
+                    else:
+                        waits[i] = wait
+            self.run(min([until_s, *(time_s for time_s, _ in waits.values())]),
+                     any(index is not None for _, index in waits.values()))
 
     def ended(self, index: int) -> bool:
         return not math.isnan(self.state.end_s[index])

@@ -8,7 +8,6 @@ other coflows, which may run beside them.
 
 from collections.abc import Sequence
 import dataclasses
-import heapq
 import math
 
 import numpy as np
@@ -135,102 +134,78 @@ class Cluster:
                 jobs_model.by_intensity(periodic))}
             sim.state.intensity[:len(jobs)] = [
                 len(jobs) - place[job.name] for job in jobs]
-        guard = guard_model.Guard(periodic) if how.guarded else None
-        return _Run(sim, jobs, horizon_s, warm_up_s, ordinary,
-                    how.other_class, guard).result()
+        running = _Jobs(sim, jobs, horizon_s, warm_up_s,
+                        guard_model.Guard(periodic) if how.guarded else None)
+        sim.drive([*(running.process(j) for j in range(len(jobs))), _arrivals(
+            sim, len(jobs), ordinary, how.other_class)], horizon_s)
+        counted_s = horizon_s - warm_up_s
+        workers, compute_s = np.array([
+            (job.workers, job.compute_s) for job in jobs]).T
+        cct_s = sim.completion_s()[len(jobs):]
+        with np.errstate(divide='ignore'):
+            mean_s = counted_s * compute_s / running.computed_s
+        return Result(
+            tuple(map(np.array, running.times_s)), mean_s,
+            float(workers @ running.computed_s / (workers.sum() * counted_s)),
+            cct_s[~np.isnan(cct_s)])
 
 
-class _Run:
-    """Run of jobs, which are the first coflows of its simulation."""
+def _arrivals(sim: simulation.Simulation, first: int,
+              ordinary: Sequence[Ordinary], priority_class: int
+              ) -> simulation.Process:
+    """Start the ordinary coflows, whose indices begin with ``first``."""
+    for number, one in sorted(enumerate(ordinary, first),
+                              key=lambda pair: pair[1].arrival_s):
+        yield one.arrival_s, None
+        sim.start(number, priority_class=priority_class)
+
+
+class _Jobs:
+    """Jobs, which are the first coflows of a simulation, and their times.
+
+    :ivar times_s: seconds of each job's iterations that ended after the
+        warm-up.
+    :ivar computed_s: seconds that each job computed after it, shape (J,).
+    """
 
     def __init__(self, sim: simulation.Simulation, jobs: Sequence[Job],
                  horizon_s: float, warm_up_s: float,
-                 ordinary: Sequence[Ordinary], other_class: int,
                  guard: guard_model.Guard | None):
-        self._other_class, self._guard = other_class, guard
-        self._intensity = sim.state.intensity.copy()
-        self._sim, self._jobs = sim, jobs
+        self._sim, self._jobs, self._guard = sim, jobs, guard
         self._horizon_s, self._warm_up_s = horizon_s, warm_up_s
         fabric = sim.fabric
         self._whole = (fabric.base.copy(), fabric.load.copy(),
                        fabric.alive.copy())
-        self._began_s = [job.start_s for job in jobs]
-        self._computed_s = [0.0] * len(jobs)
-        self._times_s: list[list[float]] = [[] for _ in jobs]
-        self._sending: set[int] = set()
-        # A sorted list is a heap.
-        self._starts: list[tuple[float, int]] = sorted(
-            (one.arrival_s, number) for number, one in enumerate(
-                ordinary, len(jobs)))
-        for j, job in enumerate(jobs):
+        self.times_s: list[list[float]] = [[] for _ in jobs]
+        self.computed_s = np.zeros(len(jobs))
+
+    def process(self, j: int) -> simulation.Process:
+        """Compute and send, again and again."""
+        sim, guard, job = self._sim, self._guard, self._jobs[j]
+        intensity = sim.state.intensity
+        usual = float(intensity[j])
+        began_s = job.start_s
+        late_s = math.inf
+        if guard is not None:
+            guard.began(j, began_s)
+        while True:
+            ready_s = began_s + job.compute_s
+            self.computed_s[j] += max(0.0, min(ready_s, self._horizon_s)
+                                      - max(began_s, self._warm_up_s))
+            yield ready_s, None
+            run_kernels.release(sim.rater, sim.run_of, j, *self._whole)
+            sim.start(j)
             if guard is not None:
-                guard.began(j, job.start_s)
-            self._compute(j, job.start_s)
-
-    def result(self) -> Result:
-        sim = self._sim
-        while sim.now_s < self._horizon_s:
-            until_s = min(self._horizon_s, self._starts[0][0]
-                          if self._starts else math.inf)
-            sim.run(min(until_s, self._lift_late()), stop_at_end=True)
-            for j in [j for j in self._sending if sim.ended(j)]:
-                self._iterated(j)
-            while self._starts and self._starts[0][0] <= sim.now_s:
-                self._start(heapq.heappop(self._starts)[1])
-        workers = sum(job.workers for job in self._jobs)
-        counted_s = self._horizon_s - self._warm_up_s
-        cct_s = sim.completion_s()[len(self._jobs):]
-        with np.errstate(divide='ignore'):
-            mean_s = counted_s * np.array([
-                job.compute_s for job in self._jobs]) / self._computed_s
-        return Result(
-            tuple(map(np.array, self._times_s)), mean_s,
-            sum(job.workers * computed_s for job, computed_s in zip(
-                self._jobs, self._computed_s)) / (workers * counted_s),
-            cct_s[~np.isnan(cct_s)])
-
-    def _lift_late(self) -> float:
-        """Let late jobs go first; return when the next one will be late."""
-        next_s = math.inf
-        if self._guard is None:
-            return next_s
-        intensity = self._sim.state.intensity
-        for j in self._sending:
-            late_s = self._guard.late_s(j)
-            if late_s > self._sim.now_s:
-                next_s = min(next_s, late_s)
-            elif intensity[j] == self._intensity[j]:
+                late_s = guard.late_s(j)
+            yield late_s, j
+            if not sim.ended(j):
                 # Above all others, the earlier the more.
                 intensity[j] = len(self._jobs) + math.exp(
                     -late_s / self._horizon_s)
-        return next_s
-
-    def _start(self, index: int) -> None:
-        is_job = index < len(self._jobs)
-        if is_job:
-            run_kernels.release(self._sim.rater, self._sim.run_of, index,
-                                *self._whole)
-            self._sending.add(index)
-        self._sim.start(
-            index, priority_class=0 if is_job else self._other_class)
-        if is_job and self._sim.ended(index):
-            self._iterated(index)
-
-    def _iterated(self, j: int) -> None:
-        """Note the end of a job's iteration, whose coflow has ended."""
-        self._sending.discard(j)
-        now_s = self._sim.now_s
-        if self._guard is not None:
-            self._guard.ended(j, now_s)
-            self._sim.state.intensity[j] = self._intensity[j]
-        if now_s > self._warm_up_s:
-            self._times_s[j].append(now_s - self._began_s[j])
-        self._began_s[j] = now_s
-        self._compute(j, now_s)
-
-    def _compute(self, j: int, now_s: float) -> None:
-        job = self._jobs[j]
-        ready_s = now_s + job.compute_s
-        self._computed_s[j] += max(0.0, min(ready_s, self._horizon_s)
-                                   - max(now_s, self._warm_up_s))
-        heapq.heappush(self._starts, (ready_s, j))
+                yield math.inf, j
+            if guard is not None:
+                guard.ended(j, sim.now_s)
+            intensity[j] = usual
+            if sim.now_s > self._warm_up_s:
+                self.times_s[j].append(sim.now_s - began_s)
+            began_s = sim.now_s

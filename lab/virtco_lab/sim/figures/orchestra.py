@@ -2,8 +2,10 @@
 
 """Orchestra: shuffles (Fig. 7, Table 3), priority (Fig. 14), FIFO (15)."""
 
+from collections.abc import Iterator
 import functools
 import itertools
+import math
 
 import numpy as np
 
@@ -85,15 +87,18 @@ def _figure14_run(setting: str, seed: int) -> samples.Found:
     sim = simulation.Simulation(
         np.full(2 * _NODES, LINK_BPS), simulation.Config(setting),
         [shuffle(2 * GB)] + [shuffle(0.256 * GB)] * 3)
-    sim.start(0, priority_class=1)
-    sim.run(10.0)
-    for index in (1, 2, 3):
-        sim.start(index)
-        while not sim.ended(index):
-            sim.run(stop_at_end=True)
-    sim.run()
+    sim.drive([_high_over_low(sim)])
     low_s, *high_s = sim.completion_s()
     return dict(zip(HIGH_LOW, (float(np.mean(high_s)), float(low_s))))
+
+
+def _high_over_low(sim: simulation.Simulation) -> simulation.Process:
+    """Start the large coflow, and at 10 s the small ones in turn."""
+    sim.start(0, priority_class=1)
+    yield 10.0, None
+    for index in (1, 2, 3):
+        sim.start(index)
+        yield math.inf, index
 
 
 def _figure14(found: samples.Samples) -> samples.Shown:
@@ -163,19 +168,17 @@ def fetched_s(receivers: int, connections: int,
             for receiver, its in enumerate(turn) for sender in its])
     coming = [iter(range(_NODES * receiver, _NODES * (receiver + 1)))
               for receiver in range(receivers)]
-    under_way: set[int] = set()
-    begin = [index for its in coming
-             for index in itertools.islice(its, connections)]
-    while begin or under_way:
-        for index in begin:
-            sim.start(index)
-        under_way.update(begin)
-        sim.run(stop_at_end=True)
-        ended = [index for index in under_way if sim.ended(index)]
-        under_way.difference_update(ended)
-        begin = [index for one in ended
-                 for index in itertools.islice(coming[one // _NODES], 1)]
+    sim.drive([_connection(sim, its) for its in coming
+               for _ in range(connections)])
     return sim.now_s
+
+
+def _connection(sim: simulation.Simulation, coming: Iterator[int]
+                ) -> simulation.Process:
+    """Fetch a part after another, of those that the receiver still wants."""
+    for index in coming:
+        sim.start(index)
+        yield math.inf, index
 
 
 def _figure7_panel(found: samples.Samples) -> outcome.Panel:

@@ -313,3 +313,35 @@ def test_dead_port_is_an_error():
 def test_an_unknown_back_fill_is_refused():
     with pytest.raises(exception.Invalid, match='backfill'):
         simulation.Simulation(np.ones(2), simulation.Config(backfill='some'))
+
+
+def test_processes_go_on_in_time_and_at_the_ends_of_coflows():
+    """Two coflows of a second each on one pair of ports."""
+    sim = simulation.Simulation(np.ones(4), simulation.Config('fifo'),
+                                [demand((0, 1, 1.0))] * 2)
+    seen = []
+
+    def sends():
+        sim.start(0)
+        yield math.inf, 0
+        seen.append(('first ended', sim.now_s))
+        sim.start(1)
+        for until_s in (1.5, math.inf):
+            yield until_s, 1
+            seen.append((sim.ended(1), sim.now_s))
+
+    def waits():
+        yield 1.0, None
+        seen.append(('at 1', sim.now_s))
+        # An end that is over lets it go on at once.
+        yield math.inf, 0
+        seen.append(('at once', sim.now_s))
+
+    sim.drive([sends(), waits()], 1.25)
+    assert sim.now_s == 1.25
+    assert seen == [('first ended', 1.0), ('at 1', 1.0), ('at once', 1.0)]
+    sim = simulation.Simulation(np.ones(4), simulation.Config('fifo'),
+                                [demand((0, 1, 1.0))] * 2)
+    seen.clear()
+    sim.drive([sends()])
+    assert seen[1:] == [(False, 1.5), (True, 2.0)]
