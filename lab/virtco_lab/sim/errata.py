@@ -9,6 +9,7 @@ here as the paper prints them, independent of the planner's.
 import collections
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Sequence
 import dataclasses
 import itertools
 import math
@@ -98,94 +99,73 @@ _Name = tuple[object, ...]
 _T: _Name = ('t',)
 
 
-class _Program:
-    """A linear program of variables of at least 0, row by row."""
+#: Coefficients of a linear program's row, and its bound.
+_Row = tuple[dict[_Name, float], float]
 
-    def __init__(self) -> None:
-        self.names: dict[_Name, int] = {}
-        self.rows: dict[str, list[tuple[dict[_Name, float], float]]] = {
-            'ub': [], 'eq': []}
 
-    def add(self, kind: str, row: dict[_Name, float], bound: float) -> None:
-        for name in row:
-            self.names.setdefault(name, len(self.names))
-        self.rows[kind].append((row, bound))
-
-    def minimise(self, cost: dict[_Name, float]
-                 ) -> scipy.optimize.OptimizeResult:
-        """Minimise a sum of variables under all rows; x is at most 1."""
-        given = {}
-        for kind, rows in self.rows.items():
-            if rows:
-                given[f'A_{kind}'] = np.array([
-                    self._dense(row) for row, _ in rows])
-                given[f'b_{kind}'] = np.array([bound for _, bound in rows])
-        return scipy.optimize.linprog(
-            self._dense(cost), bounds=[(0, 1 if name[0] == 'x' else None)
-                                       for name in self.names],
-            method='highs-ds', **given)
-
-    def _dense(self, row: dict[_Name, float]) -> list[float]:
-        return [row.get(name, 0.0) for name in self.names]
+def _minimise(cost: dict[_Name, float], at_most: list[_Row],
+              equal: Sequence[_Row] = ()) -> scipy.optimize.OptimizeResult:
+    """Minimise a sum of variables of at least 0; x is at most 1."""
+    names = list(dict.fromkeys(
+        name for row, _ in (*equal, *at_most) for name in row))
+    dense = [[row.get(name, 0.0) for name in names]
+             for row, _ in (*equal, *at_most, (cost, 0.0))]
+    bounds = [bound for _, bound in (*equal, *at_most)]
+    n = len(equal)
+    return scipy.optimize.linprog(
+        dense[-1], dense[n:-1], bounds[n:], dense[:n] or None,
+        bounds[:n] or None, [(0, 1 if name[0] == 'x' else None)
+                             for name in names], method='highs-ds')
 
 
 def printed_status(small: _Small) -> int:
     """Solve problem (5) as printed; return the status of HiGHS."""
-    program = _Program()
-    hosts = range(len(small.slots))
+    hosts, flows = range(len(small.slots)), list(enumerate(small.flows))
+    rows: list[_Row] = []
     for name in 'VW':
-        for m in hosts:  # (5a), (5b)
-            program.add('ub', {(name, f, m): flow[2]
-                               for f, flow in enumerate(small.flows)}, 1.0)
-        for f in range(len(small.flows)):  # (5c), (5d)
-            program.add('ub', {**{(name, f, m): 1.0 for m in hosts},
-                               ('alpha',): -1.0}, 0.0)
-    return int(program.minimise({('alpha',): -1.0}).status)
+        # (5a), (5b)
+        rows += [({(name, f, m): flow[2] for f, flow in flows}, 1.0)
+                 for m in hosts]
+        # (5c), (5d)
+        rows += [({**{(name, f, m): 1.0 for m in hosts}, ('alpha',): -1.0},
+                  0.0) for f, _ in flows]
+    return int(_minimise({('alpha',): -1.0}, rows).status)
 
 
-def _placing(small: _Small) -> _Program:
-    """Build rows (3c) and (3d), with every VM of one slot."""
-    program = _Program()
-    vms = range(small.n_vms)
-    for j in vms:
-        program.add('eq', {('x', j, m): 1.0
-                           for m in range(len(small.slots))}, 1.0)
-    for m, slots in enumerate(small.slots):
-        program.add('ub', {('x', j, m): 1.0 for j in vms}, float(slots))
-    for j, m in small.pinned.items():
-        program.add('eq', {('x', j, m): 1.0}, 1.0)
-    return program
-
-
-def _solved(small: _Small, program: _Program
+def _placed(small: _Small, rows: list[_Row]
             ) -> tuple[float, tuple[int, ...]]:
-    """Solve; return the optimum and each VM's host of the largest share.
+    """Solve rows with (3c) and (3d), where every VM takes one slot.
 
-    This is the rounding of Algorithm 2.
+    :returns: the optimum and each VM's host of the largest share, which is
+        the rounding of Algorithm 2.
     """
-    result = program.minimise({_T: 1.0})
+    vms, hosts = range(small.n_vms), range(len(small.slots))
+    equal: list[_Row] = [({('x', j, m): 1.0 for m in hosts}, 1.0)
+                         for j in vms]
+    equal += [({('x', *pair): 1.0}, 1.0) for pair in small.pinned.items()]
+    fitting: list[_Row] = [({('x', j, m): 1.0 for j in vms}, float(slots))
+                           for m, slots in enumerate(small.slots)]
+    result = _minimise({_T: 1.0}, fitting + rows, equal)
     # The shares come first, VM by VM.
-    share = result.x[:small.n_vms * len(small.slots)].reshape(small.n_vms, -1)
+    share = result.x[:len(vms) * len(hosts)].reshape(len(vms), -1)
     return float(result.fun), tuple(map(int, share.argmax(axis=1)))
 
 
 def linked(small: _Small) -> tuple[float, tuple[int, ...]]:
     """Solve (5) with (3c), (3d), V >= x_j - x_k and W >= x_k - x_j."""
-    program = _placing(small)
-    for m in range(len(small.slots)):
-        for name, way in (('V', 1.0), ('W', -1.0)):
-            program.add('ub', {_T: -1.0, **{
-                (name, f, m): flow[2]
-                for f, flow in enumerate(small.flows)}}, 0.0)
-            for f, (j, k, _) in enumerate(small.flows):
-                program.add('ub', {('x', j, m): way, ('x', k, m): -way,
-                                   (name, f, m): -1.0}, 0.0)
-    return _solved(small, program)
+    rows: list[_Row] = []
+    for m, (name, way) in itertools.product(
+            range(len(small.slots)), (('V', 1.0), ('W', -1.0))):
+        rows.append(({_T: -1.0, **{(name, f, m): flow[2] for f, flow
+                                   in enumerate(small.flows)}}, 0.0))
+        rows += [({('x', j, m): way, ('x', k, m): -way, (name, f, m): -1.0},
+                  0.0) for f, (j, k, _) in enumerate(small.flows)]
+    return _placed(small, rows)
 
 
 def with_products(small: _Small) -> tuple[float, tuple[int, ...]]:
     """Solve the relaxation with z = x_j x_k and products of the slot rows."""
-    program = _placing(small)
+    rows: list[_Row] = []
     vms = range(small.n_vms)
     for m, slots in enumerate(small.slots):
         for way in (0, 1):
@@ -193,13 +173,11 @@ def with_products(small: _Small) -> tuple[float, tuple[int, ...]]:
             for flow in small.flows:
                 row['x', flow[way], m] += flow[2]
                 row['z', *sorted(flow[:2]), m] -= flow[2]
-            program.add('ub', row, 0.0)
+            rows.append((row, 0.0))
         # For at most two slots this has z <= x in it.
-        for k in vms:
-            program.add('ub', {
-                **{('z', *sorted((j, k)), m): 1.0 for j in vms if j != k},
-                ('x', k, m): 1.0 - slots}, 0.0)
-    return _solved(small, program)
+        rows += [({**{('z', *sorted((j, k)), m): 1.0 for j in vms if j != k},
+                   ('x', k, m): 1.0 - slots}, 0.0) for k in vms]
+    return _placed(small, rows)
 
 
 def fig_1(together: bool) -> float:
