@@ -4,22 +4,14 @@
 
 from collections.abc import Callable
 from collections.abc import Sequence
-import dataclasses
-import math
 import pathlib
 
 from virtco import exception
 from virtco import units
 from virtco_lab.sim import training_jobs
 from virtco_tenant.hintkit import aicb
-from virtco_tenant.hintkit import made
 from virtco_tenant.hintkit import parallel
 
-#: Hosts of a job where a file tells no number of ranks.
-HOSTS = (2, 4, 8, 16)
-#: A job takes at most this share of a cluster's hosts: more are needed for
-#: jobs to meet.
-MOST = 0.25
 #: Where a file tells no time: a rank's tokens in an iteration, as in AICB's
 #: table of workloads, …
 TOKENS = 2048
@@ -31,52 +23,8 @@ MOST_COMPUTE_S = 86400.0
 SUFFIXES = ('.csv', '.csv.gz', '.txt', '.txt.gz')
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class FileKind:
-    """Jobs of one file; see :class:`training_jobs.Kind`.
-
-    The groups of TP, PP and EP are those of the file. A job that would take
-    too much of the cluster gets a smaller DP, with the bytes of a rank as
-    they are.
-    """
-
-    name: str
-    workload: parallel.Workload
-    compute_s: float
-
-    @property
-    def step(self) -> int:
-        """Hosts that a job needs, or a multiple of them."""
-        return math.lcm(training_jobs.GPUS_PER_HOST, self.workload.block()
-                        ) // training_jobs.GPUS_PER_HOST
-
-    @property
-    def least(self) -> int:
-        """Number of hosts of the smallest job that sends between hosts."""
-        return max(2, self.step)
-
-    def sizes(self, n_hosts: int) -> Sequence[int]:
-        most = int(MOST * n_hosts)
-        told = (self.workload.layout().world_size
-                // training_jobs.GPUS_PER_HOST
-                if self.workload.tells_world() else 0)
-        wanted = (told,) if told >= 2 else HOSTS
-        found = {max(self.fitting(min(hosts, most)), self.least)
-                 for hosts in wanted}
-        return sorted(size for size in found if size <= n_hosts) or (0,)
-
-    def fitting(self, n_hosts: int) -> int:
-        return n_hosts // self.step * self.step
-
-    def flows(self, n_hosts: int) -> made.Flows:
-        ranks = n_hosts * training_jobs.GPUS_PER_HOST
-        workload = self.workload.scaled(ranks)
-        return workload.flows(workload.layout(ranks),
-                              training_jobs.GPUS_PER_HOST)[0]
-
-
 def load(given: Sequence[str], say: Callable[[str], None]
-         ) -> tuple[FileKind, ...]:
+         ) -> tuple[training_jobs.FileKind, ...]:
     """Load the jobs of files and of directories.
 
     :param given: each a path, or ``path@time`` with what an iteration of the
@@ -85,7 +33,7 @@ def load(given: Sequence[str], say: Callable[[str], None]
     :raises virtco.exception.InputInvalid: for a file that is none.
     :raises virtco.exception.Invalid: for a directory without any.
     """
-    found: list[FileKind] = []
+    found: list[training_jobs.FileKind] = []
     for one in given:
         path = pathlib.Path(one)
         if path.is_dir():
@@ -96,7 +44,7 @@ def load(given: Sequence[str], say: Callable[[str], None]
 
 
 def _directory(path: pathlib.Path, say: Callable[[str], None]
-               ) -> list[FileKind]:
+               ) -> list[training_jobs.FileKind]:
     files = sorted(file for file in path.rglob('*')
                    if file.name.endswith(SUFFIXES) and file.is_file())
     found = []
@@ -127,7 +75,7 @@ def _split(given: str) -> tuple[str, float | None]:
 
 
 def _file(path: str, compute_s: float | None, say: Callable[[str], None]
-          ) -> FileKind:
+          ) -> training_jobs.FileKind:
     workload = aicb.read(path)
     name = pathlib.Path(path).name.partition('.')[0]
     compute_s = compute_s or workload.compute_s
@@ -138,7 +86,7 @@ def _file(path: str, compute_s: float | None, say: Callable[[str], None]
     elif compute_s > MOST_COMPUTE_S:
         raise exception.Invalid(field=f'{path}: compute_s', value=compute_s,
                                 limit=f'at most {MOST_COMPUTE_S:.0f} s')
-    kind = FileKind(name, workload, compute_s)
+    kind = training_jobs.FileKind(name, workload, compute_s)
     if not kind.flows(kind.least):
         raise exception.Invalid(field='--workload', value=path,
                                 limit='a workload that sends between hosts')

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 import itertools
-from typing import Protocol
+import math
 
 import numpy as np
 
@@ -31,12 +31,18 @@ from virtco_lab.sim import cloud
 from virtco_lab.sim import demands as demand_model
 from virtco_lab.sim import training
 from virtco_tenant.hintkit import made
+from virtco_tenant.hintkit import parallel
 
 GPUS_PER_HOST = 8
 #: Operations per second of a GPU: an A100 in bf16, at 45 % of its peak.
 GPU_FLOPS = 0.45 * 312e12
 FLOPS_PER_PARAMETER = 6
 BYTES_PER_VALUE = 2
+#: Hosts of a job where a file tells no number of ranks.
+USUAL_HOSTS = (2, 4, 8, 16)
+#: A job takes at most this share of a cluster's hosts: more are needed for
+#: jobs to meet.
+MOST_SHARE = 0.25
 #: Rate of a host, where the topology has none.
 HOST_BPS = 200e9
 #: Oversubscription of a switch above hosts, where the topology has none.
@@ -45,30 +51,6 @@ OVERSUBSCRIPTION = 4.0
 MOST_MISSES = 20
 #: Budget of the planner for each job, in seconds of its counter of operations.
 PLANNED_S = 0.3
-
-
-class Kind(Protocol):
-    """Workload of a cluster's jobs: a model of :data:`MODELS`, or a file."""
-
-    @property
-    def name(self) -> str:
-        """Name for display."""
-
-    @property
-    def compute_s(self) -> float:
-        """Seconds of an iteration in which nothing is sent."""
-
-    def sizes(self, n_hosts: int) -> Sequence[int]:
-        """Return the numbers of hosts of a job, in a cluster of ``n_hosts``.
-        """
-
-    def fitting(self, n_hosts: int) -> int:
-        """Return the largest valid number of a job's hosts, at most
-        ``n_hosts``.
-        """
-
-    def flows(self, n_hosts: int) -> made.Flows:
-        """Return the bytes of an iteration by (sender, receiver) host."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -90,12 +72,15 @@ class Model:
 
     @property
     def compute_s(self) -> float:
+        """Seconds of an iteration in which nothing is sent."""
         return FLOPS_PER_PARAMETER * self.active * self.tokens / GPU_FLOPS
 
     def sizes(self, n_hosts: int) -> Sequence[int]:
+        """Return the valid numbers of hosts in a cluster of any size."""
         return self.hosts
 
     def fitting(self, n_hosts: int) -> int:
+        """Return the largest valid number of hosts, at most ``n_hosts``."""
         return n_hosts
 
     def flows(self, n_hosts: int) -> made.Flows:
@@ -106,6 +91,56 @@ class Model:
                     range(n_hosts), size_bytes):
                 flows[src, dst] = flows.get((src, dst), 0.0) + sent
         return flows
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FileKind:
+    """Jobs of a workload file of AICB.
+
+    The groups of TP, PP and EP are those of the file. A job that would take
+    too much of the cluster gets a smaller DP, with the bytes of a rank as
+    they are.
+    """
+
+    name: str
+    workload: parallel.Workload
+    compute_s: float
+
+    @property
+    def step(self) -> int:
+        """Hosts that a job needs, or a multiple of them."""
+        return (math.lcm(GPUS_PER_HOST, self.workload.block())
+                // GPUS_PER_HOST)
+
+    @property
+    def least(self) -> int:
+        """Number of hosts of the smallest job that sends between hosts."""
+        return max(2, self.step)
+
+    def sizes(self, n_hosts: int) -> Sequence[int]:
+        """Return the numbers of hosts of a job, in a cluster of ``n_hosts``.
+        """
+        most = int(MOST_SHARE * n_hosts)
+        told = (self.workload.layout().world_size // GPUS_PER_HOST
+                if self.workload.tells_world() else 0)
+        wanted = (told,) if told >= 2 else USUAL_HOSTS
+        found = {max(self.fitting(min(hosts, most)), self.least)
+                 for hosts in wanted}
+        return sorted(size for size in found if size <= n_hosts) or (0,)
+
+    def fitting(self, n_hosts: int) -> int:
+        """Return the largest valid number of hosts, at most ``n_hosts``."""
+        return n_hosts // self.step * self.step
+
+    def flows(self, n_hosts: int) -> made.Flows:
+        """Return the bytes of an iteration by (sender, receiver) host."""
+        ranks = n_hosts * GPUS_PER_HOST
+        workload = self.workload.scaled(ranks)
+        return workload.flows(workload.layout(ranks), GPUS_PER_HOST)[0]
+
+
+#: Workload of the jobs of a cluster.
+Kind = Model | FileKind
 
 
 def _data_parallel(name: str, parameters: float, tokens: int,
