@@ -226,7 +226,7 @@ def _present(args: argparse.Namespace, figure: samples.Figure,
     result = figure.show(found, context)
     made = record.made_on(sum(found.cpu_s.values()))
     entry = record.Record(figure.name, context.shape, made, found).to_dict(
-        figure, result)
+        result)
     if args.output is not None:
         record.write(args.output, entry)
         entry['plot'] = str(plots.draw(result, args.output))

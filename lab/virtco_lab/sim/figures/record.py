@@ -2,10 +2,8 @@
 
 """Records of figures: the numbers of each seed, with version and machine."""
 
-from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
-import itertools
 import json
 import math
 import pathlib
@@ -46,13 +44,11 @@ class Record:
     made: dict[str, Any]
     found: samples.Samples
 
-    def to_dict(self, figure: samples.Figure, result: outcome.Outcome
-                ) -> dict[str, Any]:
+    def to_dict(self, result: outcome.Outcome) -> dict[str, Any]:
         return {**result.to_dict(), 'made': self.made, 'shape': self.shape,
                 'seeds': list(self.found.seeds),
                 'cpu_s': {key: round(value, 2)
                           for key, value in self.found.cpu_s.items()},
-                'savings': list(_savings(figure, self.found)),
                 'samples': self.found.values}
 
 
@@ -93,17 +89,6 @@ def _machine() -> str:
     models = {line.partition(':')[2].strip() for line in lines
               if line.startswith('model name')}
     return ', '.join((name, *sorted(models)))
-
-
-def _savings(figure: samples.Figure, found: samples.Samples
-             ) -> Iterator[dict[str, Any]]:
-    for setting, series in itertools.product(found.settings, figure.against):
-        saving = found.saving(setting, series)
-        if saving is not None and math.isfinite(saving.half):
-            yield {'setting': setting, 'against': series,
-                   'percent': saving.percent,
-                   'low': saving.percent - saving.half,
-                   'high': saving.percent + saving.half}
 
 
 def write(directory: pathlib.Path, document: dict[str, Any]) -> None:

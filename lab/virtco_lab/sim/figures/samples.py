@@ -172,7 +172,6 @@ class Figure:
     :ivar inputs: fields of a context that the numbers are made of.
     :ivar seeded: something is random.
     :ivar short: settings for a quick check; all if empty.
-    :ivar against: series that ``virtco`` is compared with.
     :ivar measured: series that are times of the machine.
     """
 
@@ -185,7 +184,6 @@ class Figure:
     inputs: tuple[str, ...] = ()
     seeded: bool = True
     short: tuple[str, ...] = ()
-    against: tuple[str, ...] = ()
     measured: tuple[str, ...] = ()
 
     @property

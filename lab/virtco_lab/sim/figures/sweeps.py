@@ -67,8 +67,7 @@ def _swept(name: str, what: str, title: str, note: str,
         (note, 'With the background of test case 2. Under heavy load groups '
          'are as far apart as the fabric needs for all bytes of one, under '
          'light load twice as far. Those without room wait (not counted) '
-         'until others have ended.', *_NOTES), ('shape',), short=short,
-        against=virtco.AGAINST)
+         'until others have ended.', *_NOTES), ('shape',), short=short)
 
 
 def _sigma_run(setting: str, seed: int, shape: str) -> samples.Found:
@@ -107,4 +106,4 @@ FIGURES = (
          'standard deviation of the logarithm of the flows\' sizes as drawn, '
          'before size and length are met. The papers do not say it; all '
          f'other figures have {workloads.TAIL_SIGMA:g}.', *_NOTES),
-        ('shape',), short=('0', '1'), against=virtco.AGAINST))
+        ('shape',), short=('0', '1')))

@@ -297,8 +297,7 @@ FIGURES = (
         ('Each application alone; background VMs leave 1.5 times the slots '
          'that it needs, spread over the hosts at random: on an empty '
          'datacentre the small ones fit into a host, and t is 0.',
-         TA_NOTE, SAVED_NOTE), ('shape',), short=('PAGER-1M', 'RECOMM-2G'),
-        against=AGAINST),
+         TA_NOTE, SAVED_NOTE), ('shape',), short=('PAGER-1M', 'RECOMM-2G')),
     samples.Figure(
         'virtco-case2', 'Average CCT, seconds (VirtCO test case 2)',
         tuple(CASE2), _case2_run, samples.turned(samples.by_setting('scheme', (
@@ -313,8 +312,7 @@ FIGURES = (
         (TA_NOTE, SAVED_NOTE, BOUND_NOTE, 'No placement and schedule has a '
          'mean CCT below that of the proven bounds of each coflow alone in '
          'the datacentre. The paper has one workload, so its number stands '
-         'in each column.'), short=('sparse', 'medium, background'),
-        against=_CASE2_AGAINST),
+         'in each column.'), short=('sparse', 'medium, background')),
     samples.Figure(
         'virtco-case3', 'Time to decide, seconds (VirtCO test case 3)',
         workloads.SHAPES, _case3_run, samples.by_setting('workload', (
