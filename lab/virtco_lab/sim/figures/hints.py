@@ -9,6 +9,7 @@ Each coflow is a project of its own, so that none pays for another one.
 """
 
 from collections.abc import Sequence
+import functools
 import itertools
 
 import numpy as np
@@ -110,18 +111,12 @@ def _liars_run(setting: str, seed: int) -> samples.Found:
     return dict(zip(LIARS, (his_s, float(np.mean(others_s)))))
 
 
-def _liars(found: samples.Samples) -> samples.Shown:
-    cells = {label: [found.ratios(setting, label, '1', label)
-                     for setting in found.settings] for label in LIARS}
-    return (('claim / truth', *LIARS), [
-        (setting, *map(outcome.shown, row))
-        for setting, *row in zip(found.settings, *cells.values())],
-        [outcome.Panel(
-            'lines', 'What a lie is worth', 'claim / truth',
-            'CCT over the honest one\'s', tuple(outcome.averaged(
-                label, tuple(map(float, found.settings)), its)
-                for label, its in cells.items()))])
+def _over_honest(label: str, found: samples.Samples, setting: str
+                 ) -> list[float]:
+    return found.ratios(setting, label, '1', label)
 
+
+_LIARS = {label: functools.partial(_over_honest, label) for label in LIARS}
 
 FIGURES = (
     samples.Figure(
@@ -130,6 +125,10 @@ FIGURES = (
         short=('exact', '50 % wrong')),
     samples.Figure(
         'liars', 'CCT when one tenant lies, over that when he does not',
-        tuple(f'{factor:g}' for factor in FACTORS), _liars_run, _liars,
+        tuple(f'{factor:g}' for factor in FACTORS), _liars_run,
+        samples.by_setting('claim / truth', [
+            (label, samples.shown(its)) for label, its in _LIARS.items()],
+            samples.averages('lines', 'What a lie is worth', 'claim / truth',
+                             'CCT over the honest one\'s', _LIARS)),
         ('The workload of wrong-hints; the liar\'s coflow is the sixth '
          'largest of 30.', _NOTES), short=('0.3', '1')))

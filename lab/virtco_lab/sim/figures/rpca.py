@@ -19,7 +19,6 @@ from virtco.advise import trees
 from virtco.measure import constant
 from virtco.measure import rounds
 from virtco_lab.sim import clouds
-from virtco_lab.sim.figures import outcome
 from virtco_lab.sim.figures import samples
 
 Matrix = clouds.Matrix
@@ -252,25 +251,22 @@ def figure(number: int | str, title: str, first: str, settings: Sequence[str],
     :param y_label: name of the y axis; another one than :data:`OVER` draws
         all series as they are.
     """
-    def of(found: samples.Samples, setting: str, name: str) -> list[float]:
-        if y_label == OVER and name in _RELATIVE:
-            return found.ratios(setting, name, setting, 'baseline')
-        return found.of(setting, name)
+    series = {name: functools.partial(_over_baseline, name)
+              if y_label == OVER and name in _RELATIVE else name
+              for name in names}
+    return samples.Figure(
+        f'rpca-fig{number}', title, tuple(settings), numbers,
+        samples.by_setting(first, [
+            (name, samples.shown(its)) for name, its in series.items()],
+            samples.averages(kind, title, first, y_label, {
+                name: its for name, its in series.items()
+                if y_label != OVER or name in _RELATIVE}, log_y)),
+        (note,), short=short, seeded=seeded)
 
-    def table(found: samples.Samples) -> samples.Shown:
-        x = tuple(map(float, found.settings)) if kind == 'lines' else (
-            found.settings)
-        return (first, *names), [
-            (setting, *(outcome.shown(of(found, setting, name))
-                        for name in names)) for setting in found.settings], [
-            outcome.Panel(kind, title, first, y_label, tuple(
-                outcome.averaged(name, x, [of(found, setting, name)
-                                           for setting in found.settings])
-                for name in names if y_label != OVER or name in _RELATIVE),
-                log_y=log_y)]
 
-    return samples.Figure(f'rpca-fig{number}', title, tuple(settings), numbers,
-                          table, (note,), short=short, seeded=seeded)
+def _over_baseline(name: str, found: samples.Samples, setting: str
+                   ) -> list[float]:
+    return found.ratios(setting, name, setting, 'baseline')
 
 
 FIGURES = (

@@ -72,6 +72,11 @@ class Samples:
         return [value for row in self.values[setting][series]
                 for value in row]
 
+    def numbers(self, setting: str, values: 'Values') -> list[float]:
+        """List the numbers of a series, or those that a function returns."""
+        return (self.of(setting, values) if isinstance(values, str)
+                else values(self, setting))
+
     def mean(self, setting: str, series: str) -> float:
         """Return the mean of all numbers of a series."""
         return float(np.mean(self.of(setting, series)))
@@ -116,6 +121,8 @@ class Samples:
 #: Value of a setting: the mean of a series, a constant of each setting, or a
 #: function of the samples and the setting.
 Cell = (str | Mapping[str, Any] | Callable[[Samples, str], outcome.Cell])
+#: Numbers of a setting: those of a series, or the result of a function.
+Values = str | Callable[[Samples, str], list[float]]
 #: Headings, rows of cells, and panels of samples, with any of the settings.
 Shown = tuple[Sequence[str], Sequence[Sequence[Any]], Sequence[outcome.Panel]]
 Table = Callable[[Samples], Shown]
@@ -145,10 +152,27 @@ def turned(table: Table) -> Table:
     return turn
 
 
-def shown(series: str, factor: float = 1.0) -> Callable[[Samples, str], str]:
-    """Build the function that formats a series' mean and deviation."""
+def shown(values: Values, factor: float = 1.0
+          ) -> Callable[[Samples, str], str]:
+    """Build the function that formats the mean and deviation of numbers."""
     return lambda found, setting: outcome.shown(
-        [factor * value for value in found.of(setting, series)])
+        [factor * value for value in found.numbers(setting, values)])
+
+
+def averages(kind: str, title: str, x_label: str, y_label: str,
+             series: Mapping[str, Values], log_y: bool = False) -> Panel:
+    """Build the function that draws means and deviations at each setting.
+
+    :param kind: bars, or lines over settings that are numbers.
+    """
+    def panel(found: Samples) -> outcome.Panel:
+        x = (tuple(map(float, found.settings)) if kind == 'lines'
+             else found.settings)
+        return outcome.Panel(kind, title, x_label, y_label, tuple(
+            outcome.averaged(label, x, [found.numbers(setting, values)
+                                        for setting in found.settings])
+            for label, values in series.items()), log_y=log_y)
+    return panel
 
 
 def bars(title: str, x_label: str, y_label: str, cells: Mapping[str, Cell],

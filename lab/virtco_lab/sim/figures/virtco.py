@@ -242,10 +242,8 @@ def gap(bound: str = BOUND) -> samples.Cell:
 
 def panel(title: str, x_label: str, chosen: Sequence[str]) -> samples.Panel:
     """Build bars of mean and deviation, on a logarithmic scale."""
-    return lambda found: outcome.Panel('bars', title, x_label, 's', tuple(
-        outcome.averaged(label(scheme), found.settings,
-                         [found.of(key, scheme) for key in found.settings])
-        for scheme in chosen), log_y=True)
+    return samples.averages('bars', title, x_label, 's', {
+        label(scheme): scheme for scheme in chosen}, log_y=True)
 
 
 def savings_panel(x_label: str, against: Sequence[str],
