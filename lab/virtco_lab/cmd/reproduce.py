@@ -3,9 +3,9 @@
 """``virtco-sim reproduce``: the evaluation, recorded and checked."""
 
 import argparse
-from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
+import dataclasses
 import json
 import os
 import pathlib
@@ -90,54 +90,30 @@ def run(args: argparse.Namespace) -> int:
     :returns: exit code.
     :raises virtco.exception.Invalid: for options that exclude each other.
     """
-    if args.write and args.short:
-        raise exception.Invalid(field='options', value='both',
-                                limit='--write or --short')
-    if args.shape != 'medium' and (args.write or args.check):
-        raise exception.Invalid(field='--shape', value=args.shape,
-                                limit='medium, the shape of the records')
-    for field, value in (('--topology', args.topology),
-                         ('--workload', args.workload)):
-        if value and (args.write or args.check):
-            raise exception.Invalid(field=field, value=value,
-                                    limit='nothing with --write or --check')
     path = args.trace or os.environ.get(TRACE_VARIABLE)
     trace = pathlib.Path(path) if path else None
-    if trace is not None and not trace.is_file():
-        raise exception.Invalid(field='--trace', value=str(trace),
-                                limit='an existing file')
-    if args.topology is not None and not args.topology.is_file():
-        raise exception.Invalid(field='--topology', value=str(args.topology),
-                                limit='an existing file')
+    _refuse(args, trace)
     if args.render:
         document.write(args.record, figures.FIGURES, _names(args))
         return 0
-    chosen = _chosen(args, trace)
-    kinds = training_files.load(args.workload, _say)
-    records = _records(args, chosen)
-    contexts = {figure.name: samples.Context(
-        _seeds(args, records.get(figure.name)), args.shape, args.short,
-        trace, args.topology, kinds, args.processes)
-        for figure in chosen}
-    _say_how_long(chosen, contexts, records)
+    common = samples.Context(
+        (), args.shape, args.short, trace, args.topology,
+        training_files.load(args.workload, _say), args.processes)
+    runs = [_run_of(args, figure, common) for figure in _chosen(args, trace)]
+    _say_how_long(runs)
     if args.output is None and not args.check:
         args.output = arguments.directory('virtco-sim-output')
-    shown, failures = [], []
-    for figure in chosen:
-        found = figure.sample(contexts[figure.name], _track)
-        entry = _present(args, figure, found, contexts[figure.name])
-        if args.check:
-            failures += _check(args, figure, found, entry,
-                               records[figure.name])
-        shown.append(entry)
+    shown = [_present(args, one) for one in runs]
+    names = [one.figure.name for one in runs]
+    failures = []
     if args.check:
-        stale = document.outdated(args.record, figures.FIGURES, [
-            figure.name for figure in chosen])
+        failures = [difference for entry in shown
+                    for difference in entry['differences']]
         failures += [f'{path}: not the table of its record; --write makes it'
-                     for path in stale]
+                     for path in document.outdated(
+                         args.record, figures.FIGURES, names)]
     if args.write:
-        document.write(args.record, figures.FIGURES,
-                       [figure.name for figure in chosen])
+        document.write(args.record, figures.FIGURES, names)
     if args.json:
         print(json.dumps({'figures': shown, 'failures': failures}
                          if args.check else
@@ -147,26 +123,31 @@ def run(args: argparse.Namespace) -> int:
     return 1 if failures else 0
 
 
-def _chosen(args: argparse.Namespace, trace: pathlib.Path | None
-            ) -> list[samples.Figure]:
-    """List the figures to run; report those without their trace."""
-    chosen = []
-    for figure in map(figures.FIGURES.__getitem__, _names(args)):
-        if trace is not None or not figure.needs_trace:
-            chosen.append(figure)
-        elif args.figure == 'all' and not args.only:
-            _say(f'{figure.name}: left out, it needs --trace')
-        else:
-            raise exception.Invalid(field='--trace', value=None,
-                                    limit=f'the trace of {figure.name}')
-    return chosen
+def _refuse(args: argparse.Namespace, trace: pathlib.Path | None) -> None:
+    """Refuse options that exclude each other, and files that are none.
+
+    :raises virtco.exception.Invalid: for these.
+    """
+    is_kept = args.write or args.check
+    unkept, a_file = 'nothing with --write or --check', 'an existing file'
+    for is_wrong, field, value, limit in (
+            (args.write and args.short, 'options', 'both',
+             '--write or --short'),
+            (is_kept and args.shape != 'medium', '--shape', args.shape,
+             'medium, the shape of the records'),
+            (is_kept and args.topology, '--topology', args.topology, unkept),
+            (is_kept and args.workload, '--workload', args.workload, unkept),
+            (trace and not trace.is_file(), '--trace', trace, a_file),
+            (args.topology and not args.topology.is_file(), '--topology',
+             args.topology, a_file),
+            (args.only and args.figure != 'all', '--only',
+             ','.join(args.only), 'nothing without the figure "all"')):
+        if is_wrong:
+            raise exception.Invalid(field=field, value=value, limit=limit)
 
 
 def _names(args: argparse.Namespace) -> tuple[str, ...]:
     """Name the figures that the arguments choose."""
-    if args.only and args.figure != 'all':
-        raise exception.Invalid(field='--only', value=','.join(args.only),
-                                limit='nothing without the figure "all"')
     for name in args.only:
         if name not in figures.FIGURES:
             raise exception.Invalid(
@@ -177,81 +158,89 @@ def _names(args: argparse.Namespace) -> tuple[str, ...]:
     return args.only or tuple(figures.FIGURES)
 
 
-def _records(args: argparse.Namespace, chosen: Iterable[samples.Figure]
-             ) -> dict[str, record.Record]:
-    """Read the records of the figures; each must exist to be compared."""
-    found = {}
-    for figure in chosen:
-        try:
-            found[figure.name] = record.read(args.record, figure.name)
-        except exception.Invalid:
-            if args.check:
-                raise
-    return found
+def _chosen(args: argparse.Namespace, trace: pathlib.Path | None
+            ) -> Iterator[samples.Figure]:
+    """Yield the figures to run; report those without their trace."""
+    for figure in map(figures.FIGURES.__getitem__, _names(args)):
+        if trace is not None or not figure.needs_trace:
+            yield figure
+        elif args.figure == 'all' and not args.only:
+            _say(f'{figure.name}: left out, it needs --trace')
+        else:
+            raise exception.Invalid(field='--trace', value=None,
+                                    limit=f'the trace of {figure.name}')
 
 
-def _seeds(args: argparse.Namespace, recorded: record.Record | None
-           ) -> tuple[int, ...]:
-    if args.seeds is not None:
-        return tuple(args.seeds)
-    known = recorded.found.seeds if args.check and recorded else _SEEDS
-    return known[:1] if args.short else known
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Run:
+    """A figure with its inputs, and its record where there is one."""
+
+    figure: samples.Figure
+    context: samples.Context
+    known: record.Record | None
 
 
-def _say_how_long(chosen: Sequence[samples.Figure],
-                  contexts: dict[str, samples.Context],
-                  records: dict[str, record.Record]) -> None:
+def _run_of(args: argparse.Namespace, figure: samples.Figure,
+            common: samples.Context) -> _Run:
+    """Choose the seeds of a figure, which must be recorded to be compared."""
+    known = None
+    try:
+        known = record.read(args.record, figure.name)
+    except exception.Invalid:
+        if args.check:
+            raise
+    seeds = args.seeds
+    if seeds is None:
+        seeds = known.found.seeds if args.check and known else _SEEDS
+        seeds = seeds[:1] if args.short else seeds
+    return _Run(figure, dataclasses.replace(common, seeds=seeds), known)
+
+
+def _say_how_long(runs: Sequence[_Run]) -> None:
     """Print the recorded time of each figure."""
     total_s = 0.0
-    for figure in chosen:
-        context = contexts[figure.name]
-        settings, seeds = figure.chosen(context), figure.seeds(context)
-        what = f'{figure.name}: {len(settings)} settings'
-        if figure.seeded:
+    for one in runs:
+        settings = one.figure.chosen(one.context)
+        seeds = one.figure.seeds(one.context)
+        what = f'{one.figure.name}: {len(settings)} settings'
+        if one.figure.seeded:
             what += f', seeds {record.shown_seeds(seeds)}'
-        known = records.get(figure.name)
-        if known is None:
+        if one.known is None:
             _say(f'{what}, not recorded how long')
             continue
-        its_s = record.seconds(known, settings, len(seeds))
+        its_s = record.seconds(one.known, settings, len(seeds))
         total_s += its_s
         _say(f'{what}, about {its_s:.3g} s')
     _say(f'in all about {total_s:.3g} s of CPU time, as recorded')
 
 
-def _present(args: argparse.Namespace, figure: samples.Figure,
-             found: samples.Samples, context: samples.Context
-             ) -> dict[str, Any]:
-    """Print, plot and record a figure."""
-    result = figure.show(found, context)
+def _present(args: argparse.Namespace, one: _Run) -> dict[str, Any]:
+    """Run a figure; print, plot and record it, or compare it."""
+    found = one.figure.sample(one.context, _track)
+    result = one.figure.show(found, one.context)
     made = record.made_on(sum(found.cpu_s.values()))
-    entry = record.Record(figure.name, context.shape, made, found).to_dict(
-        result)
+    entry = record.Record(one.figure.name, one.context.shape, made, found
+                          ).to_dict(result)
+    if args.write:
+        args.record.mkdir(parents=True, exist_ok=True)
+        record.write(args.record, entry)
     if args.output is not None:
         record.write(args.output, entry)
         entry['plot'] = str(plots.draw(result, args.output))
-    if args.write:
-        args.record.mkdir(parents=True, exist_ok=True)
-        record.write(args.record, {key: value for key, value in entry.items()
-                                   if key != 'plot'})
-    if not args.json and not args.check:
+    if args.check and one.known is not None:
+        count, entry['differences'] = record.compare(
+            one.figure, found, one.known, args.tolerance)
+        entry['compared'] = count
+        if not args.json:
+            print(f'{one.figure.name}: {count} cells compared, '
+                  f'{len(entry["differences"])} off by more than '
+                  f'{args.tolerance:.2%}; recorded at commit '
+                  f'{one.known.made.get("commit")}')
+    elif not args.json:
         present.print_outcome(result)
         if 'plot' in entry:
             print(f'plot: {entry["plot"]}\n')
     return entry
-
-
-def _check(args: argparse.Namespace, figure: samples.Figure,
-           found: samples.Samples, entry: dict[str, Any],
-           known: record.Record) -> list[str]:
-    count, differences = record.compare(figure, found, known, args.tolerance)
-    entry['compared'] = count
-    entry['differences'] = differences
-    if not args.json:
-        print(f'{figure.name}: {count} cells compared, {len(differences)} '
-              f'off by more than {args.tolerance:.2%}; recorded at commit '
-              f'{known.made.get("commit")}')
-    return differences
 
 
 def _say(text: str) -> None:
