@@ -13,7 +13,6 @@ import random
 import socket
 import threading
 import time
-from typing import Any
 
 from oslo_config import cfg
 from oslo_log import log as logging
@@ -23,6 +22,7 @@ from edge_module import outbox
 from edge_module import talk
 from virtco import exception
 from virtco.wire import messages
+from virtco.wire import probe_order
 
 LOG = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ class Link:
         self.renewed_s = self._heard_s = -math.inf
         self._alive_s = math.inf
         self._offer: messages.Policy | None = None
-        self._train: dict[str, Any] | None = None
+        self._train: probe_order.Order | None = None
         self.outbox = outbox.Outbox()
         self._outage = Outage()
         self._addresses: list[talk.Address] = []
@@ -231,9 +231,9 @@ class Link:
                 with self._changed:
                     self._offer = message
                 self._offered()
-            case messages.Probe(train):
+            case messages.Probe(order):
                 with self._changed:
-                    self._train = train
+                    self._train = order
                     self._changed.notify_all()
 
     # State that other threads see.
@@ -250,8 +250,8 @@ class Link:
             offer, self._offer = self._offer, None
         return offer
 
-    def wait_train(self, wait_s: float) -> dict[str, Any] | None:
-        """Wait for the next packet train to send; None if none in time."""
+    def wait_train(self, wait_s: float) -> probe_order.Order | None:
+        """Wait for the next order to measure; None if none in time."""
         with self._changed:
             self._changed.wait_for(lambda: self._train is not None, wait_s)
             train, self._train = self._train, None

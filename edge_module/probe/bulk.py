@@ -6,13 +6,11 @@ import contextlib
 import dataclasses
 import socket
 import time
-from typing import Annotated
-
-import msgspec
 
 from edge_module.probe import train_protocol as protocol
 from edge_module.probe import train_sender as sender
 from virtco import units
+from virtco.wire import probe_order
 from virtco.wire import reports
 
 
@@ -38,14 +36,7 @@ class Flow:
         return sum(self.windows_bytes)
 
 
-class _Counted(msgspec.Struct, frozen=True):
-    windows_bytes: tuple[Annotated[int, msgspec.Meta(ge=0)], ...]
-
-
-_read_counted = protocol.Reader(_Counted)
-
-
-def transfer(address: str, port: int, asked: protocol.Bulk,
+def transfer(address: str, port: int, asked: probe_order.Bulk,
              settings: sender.Settings, key: protocol.Key,
              start_s: float | None = None) -> Flow:
     """Send as much as one TCP connection can, within bounds.
@@ -59,7 +50,7 @@ def transfer(address: str, port: int, asked: protocol.Bulk,
     control, _ = protocol.connect(address, port, begin_s + settings.timeout_s
                           + asked.lasts_s, key)
     with control.sock:
-        control.ask('bulk', 'go', **msgspec.structs.asdict(asked))
+        control.ask(asked, protocol.Go)
         if start_s is not None:
             _prepare(control.sock, settings)
             time.sleep(max(0.0, start_s - time.monotonic()))
@@ -70,7 +61,7 @@ def transfer(address: str, port: int, asked: protocol.Bulk,
             control.sock.shutdown(socket.SHUT_WR)
         except OSError as error:
             raise protocol.ProbeError(f'cannot send: {error}') from None
-        windows = _read_counted(control.receive('flow')).windows_bytes
+        windows = control.receive(protocol.Counted).windows_bytes
         if start_s is None:
             return Flow(_steady_bps(windows), windows)
         frame_bytes = protocol.mtu(control.sock) + protocol.ETHERNET_BYTES

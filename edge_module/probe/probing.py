@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import logging
 import threading
-from typing import Any
+import time
 
 from oslo_config import cfg
 
@@ -16,6 +16,7 @@ from edge_module.probe import netdev
 from edge_module.probe import responder
 from edge_module.probe import train_protocol as protocol
 from edge_module.probe import train_sender as sender
+from virtco.wire import probe_order
 from virtco.wire import reports
 
 LOG = logging.getLogger(__name__)
@@ -79,49 +80,55 @@ class ProbeService:
             except Exception:
                 LOG.exception('Cannot measure for the controller')
 
-    def _measure(self, probe: dict[str, Any]) -> None:
+    def _measure(self, order: probe_order.Order) -> None:
         try:
-            if probe.get('role') == 'receive':
-                self._responder.expect(protocol.Key.from_dict(probe),
+            if isinstance(order, probe_order.Receive):
+                self._responder.expect(_key_of(order),
                                        2 * self._settings.timeout_s,
-                                       protocol.start_of(probe))
+                                       _start_of(order))
                 return
-            measurement = self.measure(probe)
+            measurement = self.measure(order)
         except protocol.ProbeError as error:
-            LOG.info('No packet train to %s: %s', probe.get('peer'), error)
+            LOG.info('No packet train to %s: %s', order.peer, error)
             return
-        LOG.debug('Packet train to %s: %s', measurement.dst, measurement)
+        LOG.debug('Packet train to %s: %s', order.peer, measurement)
         self._link.outbox.put_measurement(measurement)
 
-    def measure(self, probe: dict[str, Any]) -> reports.Measurement:
-        """Send one train.
+    def measure(self, order: probe_order.Send) -> reports.Measurement:
+        """Send one train, or by a bulk TCP connection.
 
-        :param probe: ``probe_id, peer, address, port, bursts, packets,
-            packet_bytes, key`` as the controller sends them.
         :raises edge_module.probe.train_protocol.ProbeError: no result.
         """
-        key = protocol.Key.from_dict(probe)
+        self._pace.admit()
         measurement = functools.partial(
-            reports.Measurement, probe_id=key.probe_id, src=self._host,
-            dst=str(probe['peer']))
-        if probe.get('kind') == 'bulk':
-            asked, start_s = (protocol.read_bulk(probe),
-                              protocol.start_of(probe))
-            self._pace.admit()
-            flow = bulk.transfer(probe['address'], probe['port'], asked,
-                                 self._settings, key, start_s)
+            reports.Measurement, probe_id=order.probe_id, src=self._host,
+            dst=order.peer)
+        if isinstance(order.traffic, probe_order.Bulk):
+            flow = bulk.transfer(order.address, order.port, order.traffic,
+                                 self._settings, _key_of(order),
+                                 _start_of(order))
             if flow.rate_bps <= 0:
                 raise protocol.ProbeError('the connection was too short')
             return measurement(
                 rate_bps=flow.rate_bps, sent_bytes=flow.sent_bytes,
                 windows_bytes=list(flow.windows_bytes), method='bulk')
-        train = protocol.read_train(probe)
-        self._pace.admit()
         found = sender.measure(
-            probe['address'], probe['port'], train, dataclasses.replace(
-                self._settings, repeats=probe.get('repeats', True)), key)
+            order.address, order.port, order.traffic, dataclasses.replace(
+                self._settings, repeats=order.repeats), _key_of(order))
         return measurement(
             rate_bps=found.rate_bps, lower_bound=found.lower_bound,
             loss=found.loss, rtt_s=found.rtt.min_s,
             rtt_median_s=found.rtt.median_s, rtt_p99_s=found.rtt.p99_s,
             sent_bytes=found.sent_bytes, method='train')
+
+
+def _key_of(order: probe_order.Order) -> protocol.Key:
+    return protocol.Key(order.probe_id, bytes.fromhex(order.key))
+
+
+def _start_of(order: probe_order.Order) -> float | None:
+    """Return when the connections of an order's round begin, on the clock of
+    time.monotonic; None without a round.
+    """
+    return (None if order.start_in_s is None
+            else time.monotonic() + order.start_in_s)

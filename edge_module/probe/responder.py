@@ -6,6 +6,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 import contextlib
 import dataclasses
+import itertools
 import logging
 import os
 import select
@@ -13,14 +14,11 @@ import socket
 import struct
 import threading
 import time
-from typing import Annotated
-from typing import Any
-
-import msgspec
 
 from edge_module.probe import netdev
 from edge_module.probe import train_protocol as protocol
 from edge_module.probe import trains
+from virtco.wire import probe_order
 
 LOG = logging.getLogger(__name__)
 
@@ -46,7 +44,6 @@ class Settings:
     :ivar timeout_s: after which a train is given up, as by the controller.
     :ivar max_bytes: payload of one connection's trains: the first, and a
         second one with longer bursts if a token bucket bent the first.
-    :ivar max_bulk_bytes: payload of one bulk TCP connection.
     :ivar uplink_dev: device whose other traffic is measured; None for none.
     """
 
@@ -55,7 +52,6 @@ class Settings:
     timeout_s: float = protocol.TIMEOUT_S
     max_bytes: int = 16 * 2 ** 20
     max_trains_per_minute: int = protocol.TRAINS_PER_MINUTE
-    max_bulk_bytes: int = protocol.MAX_BULK_BYTES
     uplink_dev: str | None = None
 
 
@@ -76,15 +72,16 @@ class Responder:
         self._expected: dict[str, _Expected] = {}
         family = (socket.AF_INET6 if ':' in settings.address
                   else socket.AF_INET)
-        self._listener = socket.create_server(
-            (settings.address, settings.port), family=family, backlog=8)
-        self.port: int = self._listener.getsockname()[1]
-        try:
-            self._packets = _packet_socket(family, settings.address,
-                                           self.port)
-        except OSError:
-            self._listener.close()
-            raise
+        with contextlib.ExitStack() as opened:
+            self._listener = opened.enter_context(socket.create_server(
+                (settings.address, settings.port), family=family, backlog=8))
+            self.port: int = self._listener.getsockname()[1]
+            self._packets = opened.enter_context(
+                socket.socket(family, socket.SOCK_DGRAM))
+            _set_options(self._packets.setsockopt)
+            self._packets.bind((settings.address, self.port))
+            self._packets.setblocking(False)
+            opened.pop_all()
         self._thread = threading.Thread(target=self._run, daemon=True,
                                         name='virtco-probe-responder')
 
@@ -108,12 +105,6 @@ class Responder:
         now_s = time.monotonic()
         return {name: found for name, found in self._expected.items()
                 if found.until_s >= now_s}
-
-    def _who(self, probe_id: object) -> '_Expected':
-        found = self._awaited().get(str(probe_id))
-        if found is None:
-            raise protocol.ProbeError('nobody is expected by that name')
-        return found
 
     def stop(self) -> None:
         self._stop.set()
@@ -147,23 +138,12 @@ class Responder:
         control = protocol.Control(sock, time.monotonic() + _HELLO_S)
         expected, nonces = self._authenticate(control)
         control.deadline_s = time.monotonic() + self._settings.timeout_s
-        left_bytes = self._settings.max_bytes
-        index = 0
-        while not self._stop.is_set():
-            message = control.receive('train', 'bulk')
-            if message['op'] == 'bulk':
-                self._receive_bulk(control, message, expected.start_s)
-                return
-            with _refusing(control):
-                train = protocol.read_train(message)
-                if train.size_bytes > left_bytes:
-                    raise protocol.ProbeError(
-                        f'{train.size_bytes} bytes are more than '
-                        f'{left_bytes}')
-                self._pace.admit()
-            left_bytes -= self._receive(control, train,
-                                        expected.key.cookie(index, *nonces))
-            index += 1
+        try:
+            self._receive(control, expected, nonces)
+        except protocol.ProbeError as error:
+            with contextlib.suppress(protocol.ProbeError):
+                control.send(protocol.Refuse(str(error)))
+            raise
 
     def _authenticate(self, control: protocol.Control
                       ) -> tuple['_Expected', tuple[str, str]]:
@@ -173,32 +153,46 @@ class Responder:
 
         :returns: the measurement, and the nonces of sender and receiver.
         """
-        hello = control.receive('hello')
-        expected = self._who(hello.get('probe_id'))
+        hello = control.receive(protocol.Hello)
+        expected = self._awaited().get(hello.probe_id)
+        if expected is None:
+            raise protocol.ProbeError('nobody is expected by that name')
         key = expected.key
-        nonces = (protocol.nonce_of(hello),
-                  os.urandom(protocol.NONCE_BYTES).hex())
-        control.send('challenge', nonce=nonces[1],
-                     proof=key.sign('receiver', *nonces))
-        key.check(control.receive('proof').get('proof'), 'sender', *nonces)
+        nonces = hello.nonce, os.urandom(protocol.NONCE_BYTES).hex()
+        control.send(protocol.Challenge(nonces[1],
+                                        key.sign('receiver', *nonces)))
+        key.check(control.receive(protocol.Proof).proof, 'sender', *nonces)
         return expected, nonces
 
-    def _receive_bulk(self, control: protocol.Control,
-                      message: dict[str, Any], start_s: float | None
-                      ) -> None:
-        """Count the bytes of a TCP connection by window, and send them."""
-        with _refusing(control):
-            bulk = protocol.read_bulk(message)
+    def _receive(self, control: protocol.Control, expected: '_Expected',
+                 nonces: tuple[str, str]) -> None:
+        """Receive trains within the limits, or a bulk connection."""
+        left_bytes = self._settings.max_bytes
+        for index in itertools.count():
+            traffic = control.receive(probe_order.Train, probe_order.Bulk)
+            if isinstance(traffic, probe_order.Bulk):
+                self._receive_bulk(control, traffic, expected.start_s)
+                return
+            assert isinstance(traffic, probe_order.Train)
+            if traffic.size_bytes > left_bytes:
+                raise protocol.ProbeError(
+                    f'{traffic.size_bytes} bytes are more than {left_bytes}')
             self._pace.admit()
+            left_bytes -= self._receive_train(
+                control, traffic, expected.key.cookie(index, *nonces))
+
+    def _receive_bulk(self, control: protocol.Control,
+                      bulk: probe_order.Bulk, start_s: float | None) -> None:
+        """Count the bytes of a TCP connection by window, and send them."""
+        self._pace.admit()
         now_s = time.monotonic()
         control.deadline_s = (max(now_s, start_s or now_s) + bulk.lasts_s
                               + self._settings.timeout_s)
-        control.send('go')
-        control.send('flow', windows_bytes=_count(
-            control, self._settings.max_bulk_bytes, bulk.window_s, start_s))
+        control.send(protocol.Go())
+        control.send(protocol.Counted(_count(control, bulk, start_s)))
 
-    def _receive(self, control: protocol.Control, train: protocol.Train,
-                 cookie: bytes) -> int:
+    def _receive_train(self, control: protocol.Control,
+                       train: probe_order.Train, cookie: bytes) -> int:
         """Receive a train and send its result.
 
         :returns: payload bytes that the sender sent.
@@ -207,23 +201,20 @@ class Responder:
                                            train.packet_bytes)
         dev = self._settings.uplink_dev
         before_bytes = netdev.read_bytes(dev, netdev.RECEIVED)
-        control.send('go')
+        control.send(protocol.Go())
         bursts: list[trains.Burst] = []
         receiver = _BurstReceiver(self._packets, control, train, cookie)
         while (burst := receiver.next(len(bursts))) is not None:
             bursts.append(burst)
-            control.send('got', index=len(bursts) - 1,
-                         received=len(burst.arrivals))
+            control.send(protocol.Got(len(burst.arrivals)))
         own_bytes = frame_bytes * sum(len(b.arrivals) for b in bursts)
         foreign = netdev.foreign_share(
             before_bytes, netdev.read_bytes(dev, netdev.RECEIVED), own_bytes)
         rate = trains.estimate(bursts, frame_bytes=frame_bytes,
                                packet_bytes=train.packet_bytes)
-        with _refusing(control):
-            if rate is None:
-                raise protocol.ProbeError('too few packets arrived')
-        control.send('result', foreign_share=foreign,
-                     **dataclasses.asdict(rate))
+        if rate is None:
+            raise protocol.ProbeError('too few packets arrived')
+        control.send(protocol.Result(rate, foreign))
         return sum(burst.sent for burst in bursts) * train.packet_bytes
 
 
@@ -236,29 +227,8 @@ class _Expected:
     start_s: float | None
 
 
-@contextlib.contextmanager
-def _refusing(control: protocol.Control) -> Iterator[None]:
-    """Tell the peer why its request is refused."""
-    try:
-        yield
-    except protocol.ProbeError as error:
-        control.send('refuse', why=str(error))
-        raise
-
-
-class _Sent(msgspec.Struct, frozen=True):
-    """Message of the sender about the burst that it just sent."""
-
-    index: int
-    sent: Annotated[int, msgspec.Meta(ge=1)]
-    sending_s: float
-
-
-_read_sent = protocol.Reader(_Sent)
-
-
-def _count(control: protocol.Control, most_bytes: int, window_s: float,
-           start_s: float | None) -> list[int]:
+def _count(control: protocol.Control, bulk: probe_order.Bulk,
+           start_s: float | None) -> tuple[int, ...]:
     """Count the bytes of each window until the stream ends.
 
     :param start_s: start of the first window; None to start it at the first
@@ -266,28 +236,29 @@ def _count(control: protocol.Control, most_bytes: int, window_s: float,
         beyond _MOST_WINDOWS are not counted.
     """
     buffer = bytearray(2 ** 18)
+    left_bytes = bulk.size_bytes
     windows: list[int] = []
     begin_s = start_s
     while size_bytes := control.receive_into(buffer):
         now_s = time.monotonic()
         begin_s = now_s if begin_s is None else begin_s
-        window = max(0, int((now_s - begin_s) / window_s))
+        window = max(0, int((now_s - begin_s) / bulk.window_s))
         if window < _MOST_WINDOWS:
             windows += [0] * (window + 1 - len(windows))
             windows[window] += size_bytes
         elif start_s is None:
             raise protocol.ProbeError('the stream does not end')
-        most_bytes -= size_bytes
-        if most_bytes < 0:
+        left_bytes -= size_bytes
+        if left_bytes < 0:
             raise protocol.ProbeError('the stream is too long')
-    return windows
+    return tuple(windows)
 
 
 class _BurstReceiver:
     """Collects the arrivals of the bursts of one train."""
 
     def __init__(self, packets: socket.socket, control: protocol.Control,
-                 train: protocol.Train, cookie: bytes):
+                 train: probe_order.Train, cookie: bytes):
         self._packets = packets
         self._control = control
         self._train = train
@@ -298,10 +269,10 @@ class _BurstReceiver:
     def next(self, index: int) -> trains.Burst | None:
         """Receive the next burst; None when the sender ends the train."""
         arrivals: dict[int, float] = {}
-        told: _Sent | None = None
+        told: protocol.Sent | None = None
         quiet_s = _QUIET_S
         last_s = time.monotonic()
-        while told is None or len(arrivals) < told.sent:
+        while told is None or len(arrivals) < told.packets:
             readable = self._wait(quiet_s if told else None)
             now_s = time.monotonic()
             if self._packets in readable:
@@ -313,14 +284,19 @@ class _BurstReceiver:
             elif told is not None and now_s - last_s >= quiet_s:
                 break
             if told is None and self._control.has_message():
-                message = self._control.receive('burst', 'end', 'ping')
-                if message['op'] == 'end':
+                message: protocol.Message = self._control.receive(
+                    protocol.Sent, protocol.End, protocol.Ping)
+                if isinstance(message, protocol.End):
                     return None
-                if message['op'] == 'ping':
-                    self._control.send('pong')
+                if isinstance(message, protocol.Sent):
+                    if (index >= self._train.bursts
+                            or message.packets > self._train.packets):
+                        raise protocol.ProbeError(
+                            f'the burst is not valid: {message}')
+                    told, last_s = message, now_s
                 else:
-                    told, last_s = self._checked(message, index), now_s
-        return trains.Burst(told.sent, tuple(arrivals.items()),
+                    self._control.send(protocol.Pong())
+        return trains.Burst(told.packets, tuple(arrivals.items()),
                             told.sending_s)
 
     def _wait(self, quiet_s: float | None) -> list[socket.socket]:
@@ -333,17 +309,6 @@ class _BurstReceiver:
         return select.select(wanted, [], [],
                              min(left_s, quiet_s or left_s))[0]
 
-    def _checked(self, message: dict[str, Any], index: int) -> _Sent:
-        """Check the sender's message about the burst that it just sent.
-
-        :raises protocol.ProbeError: for invalid fields.
-        """
-        told = _read_sent(message)
-        if (told.index != index or index >= self._train.bursts
-                or told.sent > self._train.packets):
-            raise protocol.ProbeError(f'the burst is not valid: {message}')
-        return told
-
     def _drain(self, index: int, arrivals: dict[int, float]) -> None:
         for cookie, burst, seq, seconds, nanoseconds in _arrived(
                 self._packets):
@@ -352,21 +317,9 @@ class _BurstReceiver:
                     seq, seconds - self._origin_s + nanoseconds * 1e-9)
 
 
-def _packet_socket(family: int, address: str, port: int) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_DGRAM)
-    try:
-        # UDP_GRO stays off: merged packets would have one timestamp.
-        sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-        _enlarge(sock.setsockopt)
-        sock.bind((address, port))
-        sock.setblocking(False)
-    except OSError:
-        sock.close()
-        raise
-    return sock
-
-
-def _enlarge(setsockopt: Callable[[int, int, int], None]) -> None:
+def _set_options(setsockopt: Callable[[int, int, int], None]) -> None:
+    # UDP_GRO stays off: merged packets would have one timestamp.
+    setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
     try:
         setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER_BYTES)
     except PermissionError:

@@ -7,14 +7,15 @@ connection, so that a forged source address can make nobody send anything::
 
    hello {probe_id, nonce}                →  ←  challenge {nonce, proof}
    proof {proof}                          →
-   train {bursts, packets, packet_bytes}  →  ←  go {} | refuse {why}
-   ping                                   →  ←  pong
-   (UDP burst) burst {index, sent, …}     →  ←  got {index, received}
-   end                                    →  ←  result {rate_bps, …}
+   train {bursts, packets, packet_bytes}  →  ←  go {}
+   ping {}                                →  ←  pong {}
+   (UDP burst) sent {packets, sending_s}  →  ←  got {packets}
+   end {}                                 →  ←  result {rate, foreign_share}
 
-   bulk {lasts_s, size_bytes, window_s}   →  ←  go {} | refuse {why}
-   (bytes, then the end of the stream)    →  ←  flow {windows_bytes}
+   bulk {lasts_s, size_bytes, window_s}   →  ←  go {}
+   (bytes, then the end of the stream)    →  ←  counted {windows_bytes}
 
+After the proof the receiver may end it at any time by ``refuse {why}``.
 The next burst waits for ``got``: at most one burst is ever in flight.
 
 The connections of a round begin at a common time, which the controller's order
@@ -31,39 +32,30 @@ is derived from the key and never sent over TCP.
 
 import collections
 import dataclasses
-import hashlib
 import hmac
-import json
 import os
 import select
 import socket
 import struct
 import time
 from typing import Annotated
-from typing import Any
-from typing import Generic
 from typing import TypeVar
 
 import msgspec
 
+from edge_module.probe import trains
 from virtco import decoding
 from virtco import exception
-from virtco.wire import reports
+from virtco.wire import fields
+from virtco.wire import probe_order
 
-VERSION = 2
+VERSION = 3
 #: Time after which either end gives a measurement up.
 TIMEOUT_S = 5.0
 COOKIE_BYTES = 8
-KEY_BYTES = 32
 NONCE_BYTES = 16
 #: Cookie of the train, index of the burst, sequence number in the burst.
 HEADER = struct.Struct(f'!{COOKIE_BYTES}sHI')
-MAX_BURSTS = 1000
-MAX_PACKETS = 5000
-MAX_PACKET_BYTES = 8972
-MAX_BULK_S = 10.0
-MAX_BULK_BYTES = 2 ** 28
-MAX_START_S = 10.0
 #: Accepted from all peers together, and as many sent.
 TRAINS_PER_MINUTE = 60
 ETHERNET_BYTES = 14
@@ -76,27 +68,98 @@ _UNEXPECTED_S, _RETRY_S = 3.0, 0.2
 _IP_MTU, _IPV6_MTU = 14, 24
 
 _T = TypeVar('_T')
+_Nonce = Annotated[str, msgspec.Meta(
+    pattern=rf'^[0-9a-f]{{{2 * NONCE_BYTES}}}\Z')]
+_Proof = Annotated[str, msgspec.Meta(pattern=r'^[0-9a-f]{64}\Z')]
 
 
 class ProbeError(Exception):
     """A train that did not come about, with the reason."""
 
 
-class Reader(Generic[_T]):
-    """Reader of the fields of a message or an order; others are ignored."""
+class Message(msgspec.Struct, frozen=True, tag_field='op', tag=str.lower):
+    """Message between the two ends; the traffic of an order is another."""
 
-    def __init__(self, kind: type[_T]):
-        self._decoder: decoding.Decoder[_T] = decoding.Decoder(kind, 'message')
 
-    def __call__(self, fields: dict[str, Any]) -> _T:
-        """Read and check the fields.
+class Hello(Message, frozen=True):
+    """Names the measurement."""
 
-        :raises ProbeError: for a value out of bounds, naming field and limit.
-        """
-        try:
-            return self._decoder.convert(fields)
-        except exception.Invalid as error:
-            raise ProbeError(str(error)) from None
+    probe_id: str
+    nonce: _Nonce
+
+
+class Challenge(Message, frozen=True):
+    """Proves that the receiver has the key."""
+
+    nonce: _Nonce
+    proof: _Proof
+
+
+class Proof(Message, frozen=True):
+    """Proves that the sender has the key."""
+
+    proof: _Proof
+
+
+class Go(Message, frozen=True):
+    """The sender may begin."""
+
+
+class Refuse(Message, frozen=True):
+    """The receiver ends the measurement."""
+
+    why: str
+
+
+class Ping(Message, frozen=True):
+    """Asks for a pong, to measure a round trip."""
+
+
+class Pong(Message, frozen=True):
+    """Answers a ping."""
+
+
+class Sent(Message, frozen=True):
+    """A burst was sent.
+
+    :ivar sending_s: time that the sender needed for it; see
+        :class:`edge_module.probe.trains.Burst`.
+    """
+
+    packets: Annotated[int, msgspec.Meta(ge=1)]
+    sending_s: float
+
+
+class Got(Message, frozen=True):
+    """Packets of a burst arrived."""
+
+    packets: int
+
+
+class End(Message, frozen=True):
+    """The train has no more bursts."""
+
+
+class Result(Message, frozen=True):
+    """Result of a train.
+
+    :ivar foreign_share: share of other traffic at the receiver's uplink.
+    """
+
+    rate: trains.TrainRate
+    foreign_share: float
+
+
+class Counted(Message, frozen=True):
+    """Bytes of a connection that arrived in each window."""
+
+    windows_bytes: tuple[fields.Count, ...]
+
+
+_MESSAGES: 'decoding.Decoder[Message | probe_order.Traffic]' = (
+    decoding.Decoder(
+        Hello | Challenge | Proof | Go | Refuse | Ping | Pong | Sent | Got
+        | End | Result | Counted | probe_order.Traffic, 'message'))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, repr=False)
@@ -106,34 +169,21 @@ class Key:
     probe_id: str
     secret: bytes
 
-    @classmethod
-    def from_dict(cls, order: dict[str, Any]) -> 'Key':
-        """Read ``probe_id`` and ``key`` of an order of the controller."""
-        try:
-            found = cls(str(order['probe_id']), bytes.fromhex(order['key']))
-        except (KeyError, TypeError, ValueError):
-            raise ProbeError('the order has no valid key') from None
-        if len(found.secret) < KEY_BYTES:
-            raise ProbeError(f'the key is shorter than {KEY_BYTES} bytes')
-        return found
-
     def sign(self, what: str, *nonces: str) -> str:
         """Return the HMAC-SHA256 of purpose, measurement and nonces, in hex.
 
         :param what: purpose; the signature is valid for no other.
         """
-        text = json.dumps([VERSION, what, self.probe_id, *nonces])
-        return hmac.digest(self.secret, text.encode(),
-                           hashlib.sha256).hex()
+        return hmac.digest(self.secret, msgspec.json.encode(
+            [VERSION, what, self.probe_id, *nonces]), 'sha256').hex()
 
-    def check(self, proof: object, what: str, *nonces: str) -> None:
+    def check(self, proof: str, what: str, *nonces: str) -> None:
         """Check a signature of the peer.
 
         :param what: purpose; see :meth:`sign`.
         :raises ProbeError: when the peer does not have the key.
         """
-        if not isinstance(proof, str) or not hmac.compare_digest(
-                proof.encode(), self.sign(what, *nonces).encode()):
+        if not hmac.compare_digest(proof, self.sign(what, *nonces)):
             raise ProbeError('the peer does not have the key')
 
     def cookie(self, index: int, *nonces: str) -> bytes:
@@ -152,8 +202,8 @@ class Pace:
     """
 
     def __init__(self, most: int):
-        self._most = most
-        self._begun_s: collections.deque[float] = collections.deque()
+        self._begun_s: collections.deque[float] = collections.deque(
+            maxlen=most)
 
     def admit(self) -> None:
         """Count a train.
@@ -161,22 +211,10 @@ class Pace:
         :raises ProbeError: when the limit is exceeded.
         """
         now_s = time.monotonic()
-        while self._begun_s and self._begun_s[0] < now_s - 60.0:
-            self._begun_s.popleft()
-        if len(self._begun_s) >= self._most:
+        if (len(self._begun_s) == self._begun_s.maxlen
+                and self._begun_s[0] >= now_s - 60.0):
             raise ProbeError('too many trains within a minute')
         self._begun_s.append(now_s)
-
-
-def nonce_of(message: dict[str, Any]) -> str:
-    """Return the nonce of a message, in hexadecimal digits.
-
-    :raises ProbeError:
-    """
-    nonce = message.get('nonce')
-    if not isinstance(nonce, str) or len(nonce) != 2 * NONCE_BYTES:
-        raise ProbeError('the nonce is not valid')
-    return nonce
 
 
 def header_bytes(family: int) -> int:
@@ -187,56 +225,6 @@ def header_bytes(family: int) -> int:
 def frame_bytes(family: int, packet_bytes: int) -> int:
     """Return the size of a packet as tc counts it, with Ethernet header."""
     return packet_bytes + header_bytes(family) + ETHERNET_BYTES
-
-
-class Train(msgspec.Struct, frozen=True):
-    """Size of a requested train: bursts, packets per burst, payload bytes
-    per packet.
-    """
-
-    bursts: Annotated[int, msgspec.Meta(ge=1, le=MAX_BURSTS)]
-    packets: Annotated[int, msgspec.Meta(ge=2, le=MAX_PACKETS)]
-    packet_bytes: Annotated[int, msgspec.Meta(ge=HEADER.size,
-                                              le=MAX_PACKET_BYTES)]
-
-    @property
-    def size_bytes(self) -> int:
-        """Payload of all packets."""
-        return self.bursts * self.packets * self.packet_bytes
-
-
-class Bulk(msgspec.Struct, frozen=True):
-    """A bulk TCP connection that is asked for.
-
-    :ivar lasts_s: the sender stops after this time, or after ``size_bytes``.
-    :ivar window_s: the receiver counts bytes in windows of this length.
-    """
-
-    lasts_s: Annotated[float, msgspec.Meta(gt=0, le=MAX_BULK_S)]
-    size_bytes: Annotated[int, msgspec.Meta(
-        ge=1, le=MAX_BULK_BYTES)] = MAX_BULK_BYTES
-    window_s: Annotated[float, msgspec.Meta(
-        ge=0.001, le=1.0)] = reports.WINDOW_S
-
-
-class _Round(msgspec.Struct, frozen=True):
-    start_in_s: Annotated[float, msgspec.Meta(
-        ge=0, le=MAX_START_S)] | None = None
-
-
-read_train, read_bulk, _read_round = Reader(Train), Reader(Bulk), Reader(
-    _Round)
-
-
-def start_of(order: dict[str, Any]) -> float | None:
-    """Return when the connections of an order's round begin.
-
-    :returns: on the clock of time.monotonic; None where the order gives no
-        start.
-    :raises ProbeError: for a time out of bounds.
-    """
-    start_in_s = _read_round(order).start_in_s
-    return None if start_in_s is None else time.monotonic() + start_in_s
 
 
 class PeerGone(ProbeError):
@@ -256,8 +244,8 @@ class Control:
         self.deadline_s = deadline_s
         self._buffer = b''
 
-    def send(self, op: str, **fields: Any) -> None:
-        line = json.dumps({'op': op, **fields}).encode() + b'\n'
+    def send(self, message: Message | probe_order.Traffic) -> None:
+        line = msgspec.json.encode(message) + b'\n'
         self.sock.settimeout(self._left_s())
         try:
             self.sock.sendall(line)
@@ -269,10 +257,10 @@ class Control:
         return b'\n' in self._buffer or bool(
             select.select([self.sock], [], [], 0)[0])
 
-    def receive(self, *wanted: str) -> dict[str, Any]:
+    def receive(self, *wanted: type[_T]) -> _T:
         """Receive the next message.
 
-        :param wanted: values of ``op`` that are accepted.
+        :param wanted: types that are accepted.
         :raises ProbeError: for another message, or none in time.
         """
         while b'\n' not in self._buffer:
@@ -290,16 +278,18 @@ class Control:
                 raise ProbeError('the message is too long')
         line, self._buffer = self._buffer.split(b'\n', 1)
         try:
-            message = json.loads(line)
-        except (ValueError, RecursionError):
+            message = _MESSAGES.decode(line)
+        except exception.Invalid as error:
+            raise ProbeError(str(error)) from None
+        except ValueError:
             raise ProbeError('the message is not JSON') from None
-        op = message.get('op') if isinstance(message, dict) else None
-        if op == 'refuse':
-            raise ProbeError(f'refused: {message.get("why")}')
-        if op not in wanted:
-            raise ProbeError('op: ' + exception.expected(
-                ' or '.join(wanted), op))
-        return dict(message)
+        if isinstance(message, Refuse):
+            raise ProbeError(f'refused: {message.why}')
+        if not isinstance(message, wanted):
+            raise ProbeError('message: ' + exception.expected(
+                ' or '.join(kind.__name__ for kind in wanted),
+                type(message).__name__))
+        return message
 
     def receive_into(self, buffer: bytearray) -> int:
         """Read bulk data; return its bytes, 0 at the end of the stream."""
@@ -309,8 +299,9 @@ class Control:
         except OSError as error:
             raise ProbeError(f'no answer: {error}') from None
 
-    def ask(self, op: str, wanted: str, **fields: Any) -> dict[str, Any]:
-        self.send(op, **fields)
+    def ask(self, message: Message | probe_order.Traffic,
+            wanted: type[_T]) -> _T:
+        self.send(message)
         return self.receive(wanted)
 
     def _left_s(self) -> float:
@@ -353,11 +344,10 @@ def connect(address: str, port: int, deadline_s: float, key: Key
 
 def _authenticate(control: Control, key: Key) -> tuple[str, str]:
     mine = os.urandom(NONCE_BYTES).hex()
-    answer = control.ask('hello', 'challenge', version=VERSION,
-                         probe_id=key.probe_id, nonce=mine)
-    nonces = mine, nonce_of(answer)
-    key.check(answer.get('proof'), 'receiver', *nonces)
-    control.send('proof', proof=key.sign('sender', *nonces))
+    answer = control.ask(Hello(key.probe_id, mine), Challenge)
+    nonces = mine, answer.nonce
+    key.check(answer.proof, 'receiver', *nonces)
+    control.send(Proof(key.sign('sender', *nonces)))
     return nonces
 
 

@@ -9,12 +9,11 @@ import select
 import socket
 import time
 
-import msgspec
-
 from edge_module.probe import netdev
 from edge_module.probe import train_protocol as protocol
 from edge_module.probe import trains
 from virtco.wire import edge_policy
+from virtco.wire import probe_order
 
 LOG = logging.getLogger(__name__)
 
@@ -70,20 +69,15 @@ class Measurement(trains.TrainRate):
     ``lower_bound`` also tells of other traffic; ``agrees`` is always True in
     the result of :func:`measure` unless it is a lower bound.
 
-    :ivar foreign_share: share of other traffic at the receiver's uplink.
     :ivar rtt: round trips between the two processes before the train.
     :ivar sent_bytes: payload of all packets, also of a longer second train.
     """
 
-    foreign_share: float
     rtt: trains.RoundTrips
     sent_bytes: int = 0
 
 
-_read_measurement = protocol.Reader(Measurement)
-
-
-def measure(address: str, port: int, train: protocol.Train,
+def measure(address: str, port: int, train: probe_order.Train,
             settings: Settings, key: protocol.Key) -> Measurement:
     """Measure the path to a peer, with longer bursts if the first mislead.
 
@@ -110,7 +104,7 @@ class _Session:
         self._left_bytes = settings.max_bytes
         self._is_shared = False
 
-    def run(self, train: protocol.Train) -> Measurement:
+    def run(self, train: probe_order.Train) -> Measurement:
         sock = self._packet_socket()
         with sock:
             train = self._fitting(train, protocol.mtu(sock))
@@ -140,28 +134,29 @@ class _Session:
         sock.connect(peer)
         return sock
 
-    def _fitting(self, train: protocol.Train, mtu: int) -> protocol.Train:
+    def _fitting(self, train: probe_order.Train, mtu: int
+                 ) -> probe_order.Train:
         """Return the train, reduced to the path's MTU and bytes left."""
         packet_bytes = min(train.packet_bytes, mtu - protocol.header_bytes(
             self._control.sock.family))
         packets = min(train.packets, self._left_bytes // packet_bytes)
         bursts = min(train.bursts,
                      self._left_bytes // (packets * packet_bytes))
-        return protocol.Train(bursts, packets, packet_bytes)
+        return probe_order.Train(bursts, packets, packet_bytes)
 
-    def _longer(self, train: protocol.Train) -> protocol.Train | None:
-        packets = min(train.packets * _LONGER, protocol.MAX_PACKETS,
+    def _longer(self, train: probe_order.Train) -> probe_order.Train | None:
+        packets = min(train.packets * _LONGER, probe_order.MAX_PACKETS,
                       self._left_bytes // train.packet_bytes)
         if packets < 2 * train.packets or time.monotonic() >= self._stop_s:
             return None
         bursts = self._left_bytes // (packets * train.packet_bytes)
-        return protocol.Train(min(train.bursts, bursts), packets,
-                              train.packet_bytes)
+        return probe_order.Train(min(train.bursts, bursts), packets,
+                                 train.packet_bytes)
 
     def _send(self, sock: socket.socket,
-              train: protocol.Train) -> Measurement:
+              train: probe_order.Train) -> Measurement:
         control = self._control
-        control.ask('train', 'go', **msgspec.structs.asdict(train))
+        control.ask(train, protocol.Go)
         cookie = self._key.cookie(self._n_trains, *self._nonces)
         self._n_trains += 1
         rtt = self._round_trips()
@@ -172,13 +167,12 @@ class _Session:
         foreign = netdev.foreign_share(
             before_bytes, netdev.read_bytes(dev, netdev.SENT),
             n_sent * protocol.frame_bytes(sock.family, train.packet_bytes))
-        found = _read_measurement({**control.ask('end', 'result'),
-                                   'rtt': dataclasses.asdict(rtt)})
-        self._is_shared = max(foreign, found.foreign_share) > _FOREIGN_SHARE
-        return found
+        result = control.ask(protocol.End(), protocol.Result)
+        self._is_shared = max(foreign, result.foreign_share) > _FOREIGN_SHARE
+        return Measurement(**dataclasses.asdict(result.rate), rtt=rtt)
 
     def _send_bursts(self, sender: 'BurstSender',
-                     train: protocol.Train) -> int:
+                     train: probe_order.Train) -> int:
         """Send the bursts, each when the one before it has arrived."""
         n_sent = 0
         for index in range(train.bursts):
@@ -187,10 +181,9 @@ class _Session:
             sending_s = sender.send(index, self._control.deadline_s)
             n_sent += sender.n_packets
             self._left_bytes -= sender.n_packets * train.packet_bytes
-            got = self._control.ask('burst', 'got', index=index,
-                                    sent=sender.n_packets,
-                                    sending_s=sending_s)
-            if not index and not got.get('received'):
+            got = self._control.ask(protocol.Sent(
+                sender.n_packets, sending_s), protocol.Got)
+            if not index and not got.packets:
                 raise protocol.ProbeError('no packet arrived: is UDP let '
                                           'through?')
             time.sleep(_PAUSE_S)
@@ -206,7 +199,7 @@ class _Session:
 
     def _ping_s(self) -> float:
         begin_s = time.perf_counter()
-        self._control.ask('ping', 'pong')
+        self._control.ask(protocol.Ping(), protocol.Pong)
         return time.perf_counter() - begin_s
 
 
@@ -230,7 +223,7 @@ class BurstSender:
         that would not fill a super-packet.
     """
 
-    def __init__(self, sock: socket.socket, train: protocol.Train,
+    def __init__(self, sock: socket.socket, train: probe_order.Train,
                  cookie: bytes):
         self._sock = sock
         self._cookie = cookie

@@ -7,6 +7,7 @@ import numpy as np
 
 from virtco.measure import hostrates
 from virtco.wire import frames
+from virtco.wire import probe_order
 from virtco.wire import reports
 
 PLAIN = {'epoch': 'e', 'applied_generation': 0,
@@ -27,6 +28,11 @@ def report(**values):
 def measurement(src, dst, rate_bps, **values):
     return reports.Measurement(**{'probe_id': 'p', 'src': src, 'dst': dst,
                                   'rate_bps': rate_bps, **values})
+
+
+def order(probe_id='p'):
+    """An order to expect a train."""
+    return probe_order.Receive(probe_id=probe_id, key='0a' * 32, peer='h2')
 
 
 def replaced(before, **values):

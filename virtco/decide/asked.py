@@ -7,6 +7,7 @@ from typing import Any
 
 from virtco import exception
 from virtco.wire import probe as wire
+from virtco.wire import probe_order
 from virtco.wire import reports
 
 #: Requests at the same time, and how long one may wait for its hosts.
@@ -16,11 +17,6 @@ PATIENCE_S = 120.0
 Pair = tuple[str, str]
 #: A pair that failed, or is under way, has no measurement.
 Results = dict[Pair, reports.Measurement | None]
-
-
-def train_bytes(request: wire.ProbeRequest) -> int:
-    """Compute the payload of one packet train of a request, in bytes."""
-    return request.bursts * request.packets * request.packet_bytes
 
 
 def check(request: wire.ProbeRequest) -> None:
@@ -34,13 +30,12 @@ def check(request: wire.ProbeRequest) -> None:
                                     limit='two different hosts')
 
 
-def order(request: wire.ProbeRequest) -> dict[str, Any]:
-    """Return the sender's order without its peer."""
+def traffic(request: wire.ProbeRequest) -> probe_order.Traffic:
+    """Return the traffic that measures each pair."""
     if request.kind == 'bulk':
-        return {'kind': 'bulk', 'lasts_s': float(request.lasts_s)}
-    return {'kind': 'train', 'repeats': False, 'bursts': request.bursts,
-            'packets': request.packets,
-            'packet_bytes': request.packet_bytes}
+        return probe_order.Bulk(request.lasts_s)
+    return probe_order.Train(request.bursts, request.packets,
+                             request.packet_bytes)
 
 
 class Asked:

@@ -10,9 +10,9 @@ import dataclasses
 import secrets
 import threading
 import time
-from typing import Any
 import uuid
 
+import msgspec
 from oslo_config import cfg
 
 from virtco import exception
@@ -25,6 +25,7 @@ from virtco.model import cluster
 from virtco.state import measured_rates
 from virtco.wire import fields
 from virtco.wire import probe as wire
+from virtco.wire import probe_order
 from virtco.wire import reports
 
 RETRY_S = 30.0
@@ -73,7 +74,7 @@ class _Train:
     pair: asked.Pair
     probe_id: str
     give_up_s: float
-    orders: dict[str, dict[str, Any]] = dataclasses.field(repr=False)
+    orders: dict[str, probe_order.Order] = dataclasses.field(repr=False)
     results: asked.Results
     start_s: float | None
     is_asked: bool
@@ -108,18 +109,18 @@ class Prober:
         #: Functions called when trains were ordered out of turn.
         self.on_ordered: list[Callable[[], None]] = []
 
-    def next_train(self, host: str) -> dict[str, Any] | None:
+    def next_train(self, host: str) -> probe_order.Order | None:
         """Return the host's next order: send a train, or expect one."""
         with self._lock:
             self._look()
             for train in (self._trains.get(host), self._expected.get(host)):
                 if train is not None and host in train.orders:
                     order = train.orders.pop(host)
-                    if train.start_s is not None:
-                        # From the order's arrival, as hosts' clocks differ.
-                        order['start_in_s'] = max(
-                            0.0, train.start_s - self._clock())
-                    return order
+                    if train.start_s is None:
+                        return order
+                    # From the order's arrival, as hosts' clocks differ.
+                    return msgspec.structs.replace(order, start_in_s=max(
+                        0.0, train.start_s - self._clock()))
             return None
 
     def hold(self, held: bool) -> None:
@@ -160,16 +161,14 @@ class Prober:
                 if (src in self._trains or dst in self._expected
                         or not {src, dst} <= found.targets.keys()):
                     continue
-                order: dict[str, Any] = {} if transfer is None else {
-                    'kind': 'bulk', 'lasts_s': transfer.most_s,
-                    'window_s': rounds.WINDOW_S,
-                    'size_bytes': transfer.size_bytes(min(
-                        found.links_bps[src], found.links_bps[dst]))}
-                plan.begin((src, dst), order.get(
-                    'size_bytes', plan.rules.train_bytes), now_s)
+                traffic = self._train() if transfer is None else (
+                    probe_order.Bulk(transfer.most_s, transfer.size_bytes(min(
+                        found.links_bps[src], found.links_bps[dst])),
+                        rounds.WINDOW_S))
+                plan.begin((src, dst), traffic.size_bytes, now_s)
                 results[src, dst] = None
-                self._begin((src, dst), found, (start_s or now_s) + order.get(
-                    'lasts_s', 0.0), order, results, start_s)
+                self._begin((src, dst), found, start_s or now_s, traffic,
+                            results, start_s)
         for tell in self.on_ordered:
             tell()
         return results
@@ -248,27 +247,33 @@ class Prober:
             self._asked.append(one)
         return one
 
-    def _begin(self, pair: asked.Pair, found: Measurable, end_s: float,
-               order: Mapping[str, Any], results: asked.Results,
+    def _train(self) -> probe_order.Train:
+        """Return a train of the schedule."""
+        return probe_order.Train(self._conf.bursts, self._conf.packets,
+                                 wire.PACKET_BYTES)
+
+    def _begin(self, pair: asked.Pair, found: Measurable, begin_s: float,
+               traffic: probe_order.Traffic, results: asked.Results,
                start_s: float | None = None, is_asked: bool = False) -> None:
         """Begin a train.
 
-        :param end_s: time at which it ends unless it is late.
-        :param order: fields that differ from those of the schedule's trains.
+        :param begin_s: time at which it begins unless it is late.
         """
         src, dst = pair
         address, port = found.targets[dst]
         probe_id = str(uuid.uuid4())
         # Known to these two hosts only, for this train only.
-        key = secrets.token_hex(32)
+        key = secrets.token_hex(probe_order.KEY_BYTES)
+        lasts_s = (traffic.lasts_s if isinstance(traffic, probe_order.Bulk)
+                   else 0.0)
         self._trains[src] = self._expected[dst] = _Train(
-            pair, probe_id, end_s + TIMEOUT_S, {
-                src: {'probe_id': probe_id, 'peer': dst, 'address': address,
-                      'port': port, 'bursts': self._conf.bursts,
-                      'packets': self._conf.packets,
-                      'packet_bytes': wire.PACKET_BYTES, 'key': key, **order},
-                dst: {'role': 'receive', 'probe_id': probe_id, 'peer': src,
-                      'key': key}}, results, start_s, is_asked)
+            pair, probe_id, begin_s + lasts_s + TIMEOUT_S, {
+                src: probe_order.Send(
+                    probe_id=probe_id, key=key, peer=dst, address=address,
+                    port=port, traffic=traffic, repeats=not is_asked),
+                dst: probe_order.Receive(probe_id=probe_id, key=key,
+                                         peer=src)},
+            results, start_s, is_asked)
 
     def _drop(self, train: _Train) -> None:
         src, dst = train.pair
@@ -280,7 +285,7 @@ class Prober:
             conf = self._conf
             self._schedule = schedule.Schedule(schedule.Rules(
                 conf.freshness_s, conf.freshness_s * _AWAITED, RETRY_S,
-                conf.bursts * conf.packets * wire.PACKET_BYTES),
+                self._train().size_bytes),
                 budget.Budget(conf.max_link_share, conf.max_bytes_per_hour))
             ages = self._rates.age_s(now_s)
             for pair in sorted(ages, key=lambda pair: -ages[pair]):
@@ -311,7 +316,7 @@ class Prober:
         pairs = plan.next(found.links_bps, now_s, awaited=found.awaited,
                           tree=found.tree)
         for pair in pairs:
-            self._begin(pair, found, now_s, {}, {})
+            self._begin(pair, found, now_s, self._train(), {})
         self._count(plan, now_s)
 
     def _begin_asked(self, plan: schedule.Schedule, found: Measurable,
@@ -321,14 +326,12 @@ class Prober:
             self._expected.keys())
         self._asked = [one for one in self._asked if not one.is_done()]
         for one in self._asked:
-            request = one.request
-            is_bulk = request.kind == 'bulk'
+            traffic = asked.traffic(one.request)
             for pair in one.begin(free, now_s):
-                plan.begin(pair, 0 if is_bulk
-                           else asked.train_bytes(request), now_s)
-                self._begin(pair, found, now_s + _FETCHED_S + (
-                    request.lasts_s if is_bulk else 0.0),
-                    asked.order(request), one.results, is_asked=True)
+                plan.begin(pair, 0 if isinstance(traffic, probe_order.Bulk)
+                           else traffic.size_bytes, now_s)
+                self._begin(pair, found, now_s + _FETCHED_S, traffic,
+                            one.results, is_asked=True)
 
     def _count(self, plan: schedule.Schedule, now_s: float) -> None:
         """Set the metrics of the schedule's state."""

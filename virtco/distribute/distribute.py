@@ -7,7 +7,6 @@ import logging
 import random
 import socket
 import time
-from typing import Any
 import urllib.parse
 
 import msgspec
@@ -23,6 +22,7 @@ from virtco.distribute import tickets
 from virtco.leadership import elector
 from virtco.state import state as states
 from virtco.wire import messages
+from virtco.wire import probe_order
 from virtco.wire import reports
 from virtco.wire import stream_address
 
@@ -192,7 +192,7 @@ class Distribute:
         self._server.answer(name, messages.Asked(host, msgspec.Raw(
             msgspec.json.encode(self._decide.publisher.get(host)))))
 
-    def _trains(self, hosts: Iterable[str]) -> dict[str, dict[str, Any]]:
+    def _trains(self, hosts: Iterable[str]) -> dict[str, probe_order.Order]:
         prober = self._decide.prober
         return {host: train for host in prober.called() & set(hosts)
                 if (train := prober.next_train(host)) is not None}

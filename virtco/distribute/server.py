@@ -8,6 +8,7 @@ import collections
 from collections.abc import Callable
 from collections.abc import Coroutine
 from collections.abc import Iterable
+from collections.abc import Mapping
 import contextlib
 import dataclasses
 import logging
@@ -27,6 +28,7 @@ from virtco.distribute import edge_session as session
 from virtco.distribute import token_bucket
 from virtco.wire import frames
 from virtco.wire import messages
+from virtco.wire import probe_order
 
 try:
     import uvloop
@@ -111,7 +113,7 @@ class Doors:
     told: Callable[[str, messages.PeerSaid], None] = (
         lambda name, message: None)
     peers: Callable[[Iterable[str]], None] = lambda names: None
-    trains: Callable[[Iterable[str]], dict[str, dict[str, Any]]] = (
+    trains: Callable[[Iterable[str]], Mapping[str, probe_order.Order]] = (
         lambda hosts: {})
 
 
@@ -469,9 +471,8 @@ class Server(LoopThread):
                 continue
             trains = await self.loop.run_in_executor(
                 None, self.doors.trains, list(self._open))
-            for host, train in trains.items():
-                self.pass_on(host, messages.frame(
-                    messages.Probe(train)))
+            for host, order in trains.items():
+                self.pass_on(host, messages.frame(messages.Probe(order)))
 
     def pass_on(self, host: str, frame: bytes) -> None:
         """Tell one edge module, if it is here and reads."""

@@ -19,6 +19,7 @@ from virtco import exception
 from virtco.wire import deltas
 from virtco.wire import fields
 from virtco.wire import frames
+from virtco.wire import probe_order
 from virtco.wire import reports
 
 _T = TypeVar('_T')
@@ -193,13 +194,9 @@ class Policy(msgspec.Struct, frozen=True, tag='policy'):
 
 
 class Probe(msgspec.Struct, frozen=True, tag='probe'):
-    """Orders a packet train.
+    """Orders a measurement, to either of its ends."""
 
-    :ivar train: order of a train to send or to expect
-        (:meth:`virtco.decide.probes.Prober.next_train`).
-    """
-
-    train: dict[str, Any]
+    order: probe_order.Order
 
 
 class Resend(msgspec.Struct, frozen=True, tag='resend'):

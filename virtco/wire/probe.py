@@ -9,6 +9,7 @@ import msgspec
 
 from virtco.wire import fields
 from virtco.wire import operation
+from virtco.wire import probe_order
 
 #: Payload of a UDP packet that fills an Ethernet frame of 1500 bytes; senders
 #: cut it to the MTU of the path.
@@ -30,10 +31,10 @@ class ProbeRequest(operation.Request, frozen=True, kw_only=True):
     pairs: Annotated[list[tuple[fields.Host, fields.Host]],
                      msgspec.Meta(min_length=1, max_length=1000)]
     kind: Literal['train', 'bulk'] = 'train'
-    bursts: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 10
-    packets: Annotated[int, msgspec.Meta(ge=2, le=5000)] = 200
-    packet_bytes: Annotated[int, msgspec.Meta(ge=64, le=8972)] = PACKET_BYTES
-    lasts_s: Annotated[float, msgspec.Meta(gt=0, le=10)] = 3.0
+    bursts: probe_order.Bursts = 10
+    packets: probe_order.Packets = 200
+    packet_bytes: probe_order.PacketBytes = PACKET_BYTES
+    lasts_s: probe_order.BulkTime = 3.0
 
 
 class Ordered(operation.Response, frozen=True):

@@ -74,7 +74,7 @@ class Stream:
                 self.epoch, self.generation = found
                 self.policy = message['policy']
             elif message['type'] == 'probe':
-                self.trains.append(message['train'])
+                self.trains.append(message['order'])
             elif message['type'] == 'refused':
                 self.refused = message['why']
                 self.leader = message.get('leader', '')

@@ -64,7 +64,7 @@ class Trains(threading.Thread):
             trains = [
                 (host, train) for host in HOSTS
                 for train in self.streams.trains(self.tenant.host(host))
-                if train.get('role') != 'receive']
+                if train['role'] != 'receive']
             if not trains:
                 self.over.wait(0.03)
             for host, train in trains:
@@ -78,11 +78,11 @@ class Trains(threading.Thread):
 
     @staticmethod
     def answer(train, rate_bps):
-        if train.get('kind') != 'bulk':
+        if train['traffic']['op'] != 'bulk':
             return {'loss': 0.0, 'rtt_s': 0.001, 'method': 'train'}
         assert 0 <= train['start_in_s'] < 1
         return {'method': 'bulk', 'windows_bytes': [
-            round(rate_bps * train['window_s'] / 8)] * 100}
+            round(rate_bps * train['traffic']['window_s'] / 8)] * 100}
 
 
 @contextlib.contextmanager
@@ -212,7 +212,7 @@ class Connections(Trains):
         self.seen = collections.Counter()
 
     def answer(self, train, rate_bps):
-        if train.get('kind') != 'bulk':
+        if train['traffic']['op'] != 'bulk':
             return super().answer(train, rate_bps)
         dst = self.tenant.name(train['peer'])
         self.seen[dst] += 1

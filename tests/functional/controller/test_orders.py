@@ -42,7 +42,7 @@ class Edges(threading.Thread):
                 edge.hear()
                 trains, edge.trains = edge.trains, []
                 for train in trains:
-                    if train.get('role') == 'receive':
+                    if train['role'] == 'receive':
                         continue
                     rate_bps = self.rate_bps(
                         host, self.tenant.name(train['peer']))

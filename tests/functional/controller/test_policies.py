@@ -384,7 +384,7 @@ def test_probes_go_to_disjoint_pairs_and_both_ends_hear_of_them(make):
         for edge in edges:
             for order in streams.trains(edge.name):
                 keys.setdefault(order['probe_id'], set()).add(order['key'])
-                if order.get('role') != 'receive':
+                if order['role'] != 'receive':
                     trains[edge.name] = order
         busy = [*trains, *(t['peer'] for t in trains.values())]
         assert len(set(busy)) == len(busy)

@@ -273,7 +273,7 @@ def _answer(controller):
     """Measure half of the link's rate for each train that was ordered."""
     for host in HOSTS:
         for train in controller.streams.trains(host):
-            if train.get('role') != 'receive':
+            if train['role'] != 'receive':
                 controller.streams.measure(
                     host, train['peer'], 5e8, wait=False, loss=0.0,
                     probe_id=train['probe_id'], sent_bytes=1e6, rtt_s=0.0002,

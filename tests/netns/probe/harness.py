@@ -17,6 +17,7 @@ from edge_module.probe import train_sender as sender
 from edge_module.qdisc import wire
 from tests import patience
 from tests import run_name
+from virtco.wire import probe_order
 
 ADDRESSES = {'a': '10.77.0.1', 'b': '10.77.0.2'}
 UPLINK = 'uplink0'
@@ -125,7 +126,7 @@ class Net:
         settings = sender.Settings(**{
             'timeout_s': 10.0, 'max_sending_s': 2.5,
             'max_bytes': 16 * 2 ** 20, 'uplink_dev': UPLINK, **changes})
-        train = protocol.Train(bursts, packets, 1472)
+        train = probe_order.Train(bursts, packets, 1472)
         with self.inside(role):
             return sender.measure(ADDRESSES[peer], port, train, settings,
                                   KEY)

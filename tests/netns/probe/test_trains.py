@@ -16,6 +16,7 @@ from edge_module.probe import train_protocol as protocol
 from tests import patience
 from tests.netns import gear
 from tests.netns.probe import harness
+from virtco.wire import probe_order
 
 real_time = pytest.mark.real_time(reason='times the packets of trains')
 
@@ -214,14 +215,13 @@ def _service(role, controller):
 def test_the_service_measures_what_the_controller_asks_for(net):
     net.shape_htb('core', 'to-b', '20mbit')
     with net.inside('b'):
-        peer = _service('b', _Controller({
-            'role': 'receive', 'probe_id': 'p1', 'peer': 'host-a',
-            'key': harness.KEY.secret.hex()}))
+        peer = _service('b', _Controller(probe_order.Receive(
+            probe_id='p1', peer='host-a', key=harness.KEY.secret.hex())))
         peer.start()
-    controller = _Controller({
-        'probe_id': 'p1', 'peer': 'host-b', 'address': peer.address,
-        'port': peer.port, 'bursts': 5, 'packets': 200,
-        'packet_bytes': 1472, 'key': harness.KEY.secret.hex()})
+    controller = _Controller(probe_order.Send(
+        probe_id='p1', peer='host-b', address=peer.address, port=peer.port,
+        traffic=probe_order.Train(5, 200, 1472),
+        key=harness.KEY.secret.hex()))
     with net.inside('a'):
         asking = _service('a', controller)
         asking.start()

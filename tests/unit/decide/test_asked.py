@@ -11,6 +11,7 @@ from tests.unit import made
 from virtco import exception
 from virtco.decide import asked
 from virtco.wire import probe as wire
+from virtco.wire import probe_order
 
 
 def request(*pairs, **values):
@@ -44,12 +45,9 @@ def test_what_is_asked_for_by_default():
 
 def test_what_the_sender_is_told():
     one = request(bursts=3, packets=50, packet_bytes=100)
-    assert asked.train_bytes(one) == 15_000
-    assert asked.order(one) == {
-        'kind': 'train', 'repeats': False, 'bursts': 3, 'packets': 50,
-        'packet_bytes': 100}
-    assert asked.order(request(kind='bulk', lasts_s=2)) == {
-        'kind': 'bulk', 'lasts_s': 2.0}
+    assert asked.traffic(one) == probe_order.Train(3, 50, 100)
+    assert asked.traffic(request(kind='bulk', lasts_s=2)) == (
+        probe_order.Bulk(2.0))
 
 
 def test_a_pair_is_of_two_hosts():

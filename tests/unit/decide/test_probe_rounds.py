@@ -8,6 +8,7 @@ from tests.unit import made as plain
 from tests.unit.decide import test_probes
 from virtco import exception
 from virtco.measure import rounds
+from virtco.wire import probe_order
 
 made = test_probes.made
 
@@ -39,13 +40,12 @@ def test_the_connections_of_a_round_begin_at_a_common_time(made):
     starts, ids = {}, {}
     for host in 'abcd':
         order = made.prober.next_train(host)
-        starts[host] = made.clock.now + order['start_in_s']
-        ids[host] = order['probe_id']
+        starts[host] = made.clock.now + order.start_in_s
+        ids[host] = order.probe_id
         made.clock.now += 0.2
-        if order.get('role') != 'receive':
-            assert (order['kind'], order['lasts_s'], order['window_s'],
-                    order['size_bytes']) == ('bulk', 0.5, rounds.WINDOW_S,
-                                             2_500_000)
+        if isinstance(order, probe_order.Send):
+            assert order.traffic == probe_order.Bulk(0.5, 2_500_000,
+                                                     rounds.WINDOW_S)
     # Who is told too late begins at once.
     assert starts == pytest.approx(dict.fromkeys('abc', 1000.5)
                                    | {'d': 1000.6})
@@ -83,10 +83,11 @@ def test_a_train_of_a_check_is_repeated_if_need_be(made):
     begun = made.prober.order([('a', 'b')])
     assert begun == {('a', 'b'): None}
     train = made.prober.next_train('a')
-    assert not {'kind', 'repeats', 'start_in_s'} & train.keys()
+    assert train.traffic == probe_order.Train(10, 200, 1472)
+    assert train.repeats and train.start_in_s is None
     assert made.prober.state().last_hour_bytes == 10 * 200 * 1472
     # As a reading of the pair it is kept, too.
-    found = plain.measurement('a', 'b', 1e9, probe_id=train['probe_id'])
+    found = plain.measurement('a', 'b', 1e9, probe_id=train.probe_id)
     assert made.prober.done(found) and begun == {('a', 'b'): found}
 
 
@@ -133,9 +134,9 @@ def test_an_order_is_handed_out_once_to_either_side(made):
     made.prober.hold(True)
     made.prober.order([('a', 'b')])
     assert made.prober.next_train('c') is None
-    assert made.prober.next_train('a')['peer'] == 'b'
+    assert made.prober.next_train('a').peer == 'b'
     assert made.prober.called() == {'b'}
-    assert made.prober.next_train('b')['role'] == 'receive'
+    assert isinstance(made.prober.next_train('b'), probe_order.Receive)
     assert made.prober.called() == set()
     assert made.prober.next_train('a') is None
     assert made.prober.next_train('b') is None

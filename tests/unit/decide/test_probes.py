@@ -12,6 +12,7 @@ from virtco.decide import asked
 from virtco.decide import probes
 from virtco.state import measured_rates
 from virtco.wire import probe as wire
+from virtco.wire import probe_order
 
 LINKS_BPS = {'a': 1e9, 'b': 2e9, 'c': 3e9, 'd': 1e9}
 HOSTS = list(LINKS_BPS)
@@ -51,12 +52,12 @@ def fetch(made):
     found = {host: made.prober.next_train(host)
              for host in made.prober.called()}
     expected = {host: order for host, order in found.items()
-                if order.get('role') == 'receive'}
+                if isinstance(order, probe_order.Receive)}
     trains = {host: order for host, order in found.items()
               if host not in expected}
-    assert {train['peer']: (host, train['key'], train['probe_id'])
+    assert {train.peer: (host, train.key, train.probe_id)
             for host, train in trains.items()} == {
-        host: (order['peer'], order['key'], order['probe_id'])
+        host: (order.peer, order.key, order.probe_id)
         for host, order in expected.items()}
     return trains
 
@@ -64,7 +65,7 @@ def fetch(made):
 def answer(made, trains):
     for host, train in trains.items():
         measurement = plain.measurement(
-            host, train['peer'], 1e8, probe_id=train['probe_id'],
+            host, train.peer, 1e8, probe_id=train.probe_id,
             sent_bytes=10 * 200 * 1472)
         made.rates.add(measurement, made.clock())
         made.prober.done(measurement)
@@ -73,12 +74,12 @@ def answer(made, trains):
 
 def test_a_round_is_disjoint_and_says_where_to_send(made):
     trains = fetch(made)
-    busy = [*trains, *(t['peer'] for t in trains.values())]
+    busy = [*trains, *(t.peer for t in trains.values())]
     assert sorted(busy) == HOSTS
     for train in trains.values():
-        target = made.targets[train['peer']]
-        assert (train['address'], train['port']) == target
-        assert (train['bursts'], train['packets']) == (10, 200)
+        target = made.targets[train.peer]
+        assert (train.address, train.port) == target
+        assert train.traffic == probe_order.Train(10, 200, 1472)
     # A train is handed out once, and no new round begins before its end.
     assert fetch(made) == {}
 
@@ -86,7 +87,7 @@ def test_a_round_is_disjoint_and_says_where_to_send(made):
 def test_every_pair_is_measured_once_and_then_there_is_rest(made):
     pairs = []
     while trains := fetch(made):
-        pairs += [(host, t['peer']) for host, t in trains.items()]
+        pairs += [(host, t.peer) for host, t in trains.items()]
         answer(made, trains)
     assert sorted(pairs) == sorted((a, b) for a in HOSTS for b in HOSTS
                                    if a != b)
@@ -107,7 +108,7 @@ def test_what_was_measured_before_a_start_is_not_measured_again(made):
                 made.rates.add(plain.measurement(src, dst, 1e8),
                                made.clock())
     trains = fetch(made)
-    assert [{host, t['peer']} for host, t in trains.items()] == [{'b', 'd'}]
+    assert [{host, t.peer} for host, t in trains.items()] == [{'b', 'd'}]
 
 
 def test_what_was_measured_before_a_start_is_taken_in_its_order(made):
@@ -126,27 +127,27 @@ def test_a_train_without_an_answer_is_given_up_and_tried_later(made):
     made.clock.now += 2
     second = fetch(made)
     assert second
-    assert {(h, t['peer']) for h, t in first.items()}.isdisjoint(
-        {(h, t['peer']) for h, t in second.items()})
+    assert {(h, t.peer) for h, t in first.items()}.isdisjoint(
+        {(h, t.peer) for h, t in second.items()})
     retried = set()
     for _turn in range(60):
         answer(made, second)
         made.clock.now += probes.RETRY_S / 10
         second = fetch(made)
-        retried |= {(h, t['peer']) for h, t in second.items()}
-    assert {(h, t['peer']) for h, t in first.items()} <= retried
+        retried |= {(h, t.peer) for h, t in second.items()}
+    assert {(h, t.peer) for h, t in first.items()} <= retried
 
 
 def test_a_measurement_of_another_controllers_train_counts(made):
     made.prober.done(plain.measurement('a', 'b', 1e8))
     trains = fetch(made)
-    assert ('a', 'b') not in {(h, t['peer']) for h, t in trains.items()}
+    assert ('a', 'b') not in {(h, t.peer) for h, t in trains.items()}
 
 
 def test_a_host_that_went_is_left_out(made):
     made.targets.pop('d')
     trains = fetch(made)
-    assert 'd' not in {*trains, *(t['peer'] for t in trains.values())}
+    assert 'd' not in {*trains, *(t.peer for t in trains.values())}
 
 
 def test_a_host_that_asks_begins_a_round(made):
@@ -161,7 +162,7 @@ def test_nothing_when_it_is_off(made):
 def test_each_train_has_a_key_of_its_own(made):
     keys = []
     while trains := fetch(made):
-        keys += [train['key'] for train in trains.values()]
+        keys += [train.key for train in trains.values()]
         answer(made, trains)
     assert len(set(keys)) == len(keys) == 12
     assert {len(bytes.fromhex(key)) for key in keys} == {32}
@@ -169,7 +170,7 @@ def test_each_train_has_a_key_of_its_own(made):
     # Nor is it in a log that shows the train.
     made.prober.order([('a', 'b')])
     (train,) = made.prober._trains.values()
-    assert train.orders['a']['key'] not in repr(train)
+    assert train.orders['a'].key not in repr(train)
 
 
 def answered(made, one):
@@ -188,12 +189,11 @@ def test_what_is_asked_for_is_measured_at_the_same_time_and_not_kept(made):
         pairs=[('a', 'b'), ('c', 'd')], kind='bulk', lasts_s=2.0))
     made.clock.now += 1
     trains = fetch(made)
-    assert {(h, t['peer'], t['kind'], t['lasts_s'])
-            for h, t in trains.items()} == {('a', 'b', 'bulk', 2.0),
-                                            ('c', 'd', 'bulk', 2.0)}
+    assert {(h, t.peer, t.traffic) for h, t in trains.items()} == {
+        ('a', 'b', probe_order.Bulk(2.0)), ('c', 'd', probe_order.Bulk(2.0))}
     assert answered(made, one) == {'done': False, 'results': []}
     assert not made.prober.done(plain.measurement(
-        'a', 'b', 9e7, probe_id=trains['a']['probe_id'], method='bulk',
+        'a', 'b', 9e7, probe_id=trains['a'].probe_id, method='bulk',
         sent_bytes=500, windows_bytes=[1, 2]))
     made.clock.now += 20
     found = answered(made, one)
@@ -215,10 +215,10 @@ def test_asked_trains_take_turns_where_they_share_a_host(made):
     made.clock.now += 1
     for peer in 'bc':
         (train,) = fetch(made).values()
-        assert (train['peer'], train['bursts'], train['repeats']) == (
-            peer, 3, False)
+        assert (train.peer, train.traffic, train.repeats) == (
+            peer, probe_order.Train(3, 50, 1472), False)
         assert not made.prober.done(plain.measurement(
-            'a', peer, 1e8, probe_id=train['probe_id'], sent_bytes=9))
+            'a', peer, 1e8, probe_id=train.probe_id, sent_bytes=9))
         made.clock.now += 1
     assert answered(made, one)['done']
     # It counts in the budget with what it sent.
@@ -266,13 +266,13 @@ def test_what_is_counted(made):
         'bytes': 2 * TRAIN_BYTES}
     (first, train), (_second, _other) = sorted(trains.items())
     made.prober.done(plain.measurement(
-        first, train['peer'], 1e8, probe_id=train['probe_id'],
+        first, train.peer, 1e8, probe_id=train.probe_id,
         sent_bytes=7))
     assert counts(made)['measured'] == 1
     assert counts(made)['bytes'] == TRAIN_BYTES + 7
     # Of the same train nothing is counted twice.
     made.prober.done(plain.measurement(
-        first, train['peer'], 1e8, probe_id=train['probe_id'],
+        first, train.peer, 1e8, probe_id=train.probe_id,
         sent_bytes=7))
     assert counts(made)['measured'] == 1
     made.clock.now += 5
@@ -339,7 +339,7 @@ def test_which_measurements_are_kept(made):
     assert (state.n_hosts, state.last_hour_bytes) == (0, 0)
     pairs = set()
     while trains := fetch(made):
-        pairs |= {(host, train['peer']) for host, train in trains.items()}
+        pairs |= {(host, train.peer) for host, train in trains.items()}
         answer(made, trains)
     # What TCP got is no reading of the pair.
     assert ('a', 'b') not in pairs and ('a', 'c') in pairs
@@ -353,7 +353,7 @@ def test_the_state_says_what_is_configured(made):
     assert msgspec.to_builtins(made.prober.state()) == {
         'enabled': True, 'n_hosts': 4, 'n_fresh': 0, 'n_held': 0,
         'all_pairs': True, 'freshness_s': 100.0,
-        'under_way': [{'src': src, 'dst': trains[src]['peer']}
+        'under_way': [{'src': src, 'dst': trains[src].peer}
                       for src in sorted(trains)],
         'max_link_share': 0.5, 'max_bytes_per_hour': 10 ** 12,
         'last_hour_bytes': 2 * TRAIN_BYTES}
@@ -368,5 +368,5 @@ def test_hosts_that_are_awaited_are_measured_again_earlier(made):
     assert fetch(made) == {}
     made.clock.now += 6
     trains = fetch(made)
-    assert trains and all('a' in (host, train['peer'])
+    assert trains and all('a' in (host, train.peer)
                           for host, train in trains.items())

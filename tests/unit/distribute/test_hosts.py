@@ -296,8 +296,8 @@ def test_one_host_is_told_if_it_is_here(make):
     one = site.join('h1').seat
     one.take()
     for host in ('gone', 'h1'):
-        site.server.pass_on(host, made.frame('probe', train=host))
-    assert one.take() == [{'type': 'probe', 'train': 'h1'}]
+        site.server.pass_on(host, made.frame('probe', order=host))
+    assert one.take() == [{'type': 'probe', 'order': 'h1'}]
 
 
 # Peers.

@@ -184,10 +184,10 @@ def test_what_else_the_leader_says_is_passed_on(site):
     link = site.connect('h1')
     link.take()
     site.hear('h1', 'resend')
-    site.hear('h1', 'probe', train={'probe_id': 'p'})
+    site.hear('h1', 'probe', order={'probe_id': 'p'})
     site.hear('h2', 'resend')
     assert link.take() == [{'type': 'resend'},
-                           {'type': 'probe', 'train': {'probe_id': 'p'}}]
+                           {'type': 'probe', 'order': {'probe_id': 'p'}}]
 
 
 def test_one_that_the_leader_refuses_is_let_go(site):
@@ -306,7 +306,7 @@ def test_it_serves_between_edge_modules_and_the_leader(tmp_path):
             sock.sendall(messages.frame(messages.Whole(REPORT)))
             patience.wait_for(lambda: first.said == [
                 ('h1', session.Report(REPORT, True))], 'a report')
-            assert test_server.next_of(found, 'probe')['train'] == {
+            assert test_server.next_of(found, 'probe')['order'] == {
                 'probe_id': 'h1'}
         patience.wait_for(lambda: not one._upstream._doors.hosts(), 'the end')
         patience.wait_for(lambda: not first.server.seats(), 'the news of it')

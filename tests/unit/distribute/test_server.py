@@ -163,7 +163,7 @@ def test_reports_are_handed_on_and_trains_handed_out(start):
             'gone': [['nothing']]}}))
         found = messages(sock)
         next_of(found, 'resend')
-        assert next_of(found, 'probe')['train'] == {'probe_id': 'h2'}
+        assert next_of(found, 'probe')['order'] == {'probe_id': 'h2'}
     assert site.said == [
         ('h2', session.Report(report, True)),
         ('h2', session.Report(made.replaced(report, uplink_sent_bytes=7),

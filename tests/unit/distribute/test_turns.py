@@ -166,7 +166,7 @@ def test_trains_are_handed_out_when_they_are_ordered(make, monkeypatch):
         return {'gone': {}, 'h1': {'probe_id': 'p'}}
 
     ordered(site, trains, lambda: one.told)
-    assert one.take() == [{'type': 'probe', 'train': {'probe_id': 'p'}}]
+    assert one.take() == [{'type': 'probe', 'order': {'probe_id': 'p'}}]
     assert asked == [['h1']] and not site.server._ordered.is_set()
     assert site.take() == [('heard', {'h1', 'h2'})]
     assert site.server._heard == set()

@@ -78,10 +78,10 @@ def test_the_newest_policy_is_taken_once(link):
 def test_a_train_is_for_one_taker(link):
     link._set_up(True)
     assert link.wait_train(0) is None
-    link._hear(messages.Probe({'a': 1}))
-    assert link.wait_train(60) == {'a': 1}
+    link._hear(messages.Probe(made.order('a')))
+    assert link.wait_train(60) == made.order('a')
     assert link.wait_train(0) is None
-    link._hear(messages.Probe({'a': 2}))
+    link._hear(messages.Probe(made.order('b')))
     link._set_up(False)
     assert link.wait_train(0) is None
 
@@ -93,9 +93,9 @@ def test_a_train_ends_the_wait_for_one(link):
     thread.start()
     thread.join(0.02)
     assert not found
-    link._hear(messages.Probe({'a': 1}))
+    link._hear(messages.Probe(made.order('a')))
     thread.join(5)
-    assert found == [{'a': 1}]
+    assert found == [made.order('a')]
 
 
 def test_who_names_no_leader_is_older_than_any(link):
@@ -117,8 +117,8 @@ def test_what_renews_the_policy(link, monkeypatch):
     monkeypatch.setattr(stream.time, 'monotonic', lambda: now_s[0])
     for message, is_led in (
             (messages.Alive(4, 2.0), True), (messages.Alive(0, 2.0), False),
-            (messages.Resend(), True), (messages.Probe({}), True),
-            (policy(5, epoch=4), True)):
+            (messages.Resend(), True),
+            (messages.Probe(made.order()), True), (policy(5, epoch=4), True)):
         now_s[0] += 1.0
         before_s = link.renewed_s
         link._hear(message)
@@ -190,8 +190,8 @@ def test_a_conversation(link):
     (told,) = talking.hear()
     assert told['measurement']['rate_bps'] == 8.0
     talking.say('resend')
-    talking.say('probe', train={'b': 2})
-    assert link.wait_train(60) == {'b': 2}
+    talking.say('probe', order=made.order('b'))
+    assert link.wait_train(60) == made.order('b')
     (report,) = talking.hear()
     assert report['type'] == 'report'
     link.outbox._beat_s = 0.0

@@ -42,13 +42,14 @@ def said(there):
 def test_a_greeting(ends):
     one, there, _wake, _waker = ends
     there.sendall(made.frame('welcome', epoch=4, alive_s=2.0)
-                  + made.frame('probe', train={}) + ALIVE)
+                  + made.frame('probe', order=made.order()) + ALIVE)
     assert one.greet('h1', 3, 7, HERE) == messages.Welcome(4, 2.0)
     assert said(there) == {
         'type': 'hello', 'version': frames.VERSION, 'host': 'h1',
         'epoch': 3, 'generation': 7, 'ticket': 'mine'}
     # What came with the welcome is read next, and once.
-    assert one.read(None, 0) == [messages.Probe({}), messages.Alive(4, 2.0)]
+    assert one.read(None, 0) == [messages.Probe(made.order()),
+                                 messages.Alive(4, 2.0)]
     assert one.read(None, 0) == []
 
 

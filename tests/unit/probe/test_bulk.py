@@ -12,6 +12,7 @@ from edge_module.probe import bulk
 from edge_module.probe import netdev
 from edge_module.probe import train_protocol as protocol
 from edge_module.probe import train_sender as sender
+from virtco.wire import probe_order
 
 LOOPBACK = '127.0.0.1'
 
@@ -23,15 +24,6 @@ LOOPBACK = '127.0.0.1'
     ((9, 9, 1, 2, 3, 4, 5, 9), 15 * 8 / 0.05)])
 def test_the_rate_leaves_out_a_quarter_and_the_end(windows, rate_bps):
     assert bulk._steady_bps(windows) == pytest.approx(rate_bps)
-
-
-@pytest.mark.parametrize('windows', [
-    None, [1, -1], [1.5], [True], 'x', [1, '2']])
-def test_windows_are_whole_numbers_of_bytes(windows):
-    with pytest.raises(protocol.ProbeError, match='^windows_bytes'):
-        bulk._read_counted({'windows_bytes': windows})
-    assert bulk._read_counted({'windows_bytes': [0, 1]}
-                              ).windows_bytes == (0, 1)
 
 
 class Sink:
@@ -86,12 +78,12 @@ class Control:
         self.sock, self._answer, self.asked = sock, answer, []
         self.timeout_s = None
 
-    def ask(self, op, wanted, **fields):
-        self.asked.append((op, fields))
+    def ask(self, message, wanted):
+        self.asked.append(message)
 
     def receive(self, wanted):
         self.timeout_s = self.sock.gettimeout()
-        return self._answer
+        return protocol.Counted(self._answer)
 
 
 @pytest.fixture
@@ -109,7 +101,7 @@ def ends():
 def test_a_connection_begins_at_its_time_and_ends(
         monkeypatch, clock, ends, start_s, slept, deadline_s):
     near, far = ends
-    control = Control(near, {'windows_bytes': [5000, 0, 6000]})
+    control = Control(near, (5000, 0, 6000))
     # Frames are three times as long as their payload.
     monkeypatch.setattr(bulk.protocol, 'mtu', lambda sock: (
         3 * sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG) - 14))
@@ -131,14 +123,13 @@ def test_a_connection_begins_at_its_time_and_ends(
 
     draining = threading.Thread(target=drain)
     draining.start()
-    flow = bulk.transfer('a', 9, protocol.Bulk(3.0, 80_000, 0.5), settings,
+    flow = bulk.transfer('a', 9, probe_order.Bulk(3.0, 80_000, 0.5), settings,
                          'key', start_s)
     # The stream ends, or the peer would wait for more.
     draining.join(5)
     assert not draining.is_alive() and sum(received) == 80_000
     assert found == [('a', 9, deadline_s, 'key')]
-    assert control.asked == [('bulk', {'lasts_s': 3.0, 'size_bytes': 80_000,
-                                       'window_s': 0.5})]
+    assert control.asked == [probe_order.Bulk(3.0, 80_000, 0.5)]
     assert sleeps == slept
     assert prepared == [(near, settings)] * len(slept)
     if start_s is None:
@@ -155,9 +146,9 @@ def test_a_peer_that_is_gone_is_told(monkeypatch, ends):
     near, far = ends
     far.close()
     monkeypatch.setattr(bulk.protocol, 'connect', lambda *args: (
-        Control(near, {}), None))
+        Control(near, ()), None))
     with pytest.raises(protocol.ProbeError, match='cannot send'):
-        bulk.transfer('a', 9, protocol.Bulk(5.0), sender.Settings(), 'key')
+        bulk.transfer('a', 9, probe_order.Bulk(5.0), sender.Settings(), 'key')
 
 
 def test_devices_are_read_by_their_whole_names():

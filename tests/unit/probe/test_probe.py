@@ -21,6 +21,7 @@ from edge_module.probe import probing as service
 from edge_module.probe import responder
 from edge_module.probe import train_protocol as protocol
 from edge_module.probe import train_sender as sender
+from virtco.wire import probe_order
 
 LOOPBACK = '127.0.0.1'
 SENDING = sender.Settings(timeout_s=10.0, max_sending_s=1.0,
@@ -57,14 +58,15 @@ def _control(port):
 
 
 def _ask(control, **changes):
-    return control.ask('train', 'go', **{
-        'bursts': 2, 'packets': 50, 'packet_bytes': 1000, **changes})
+    return control.ask(probe_order.Train(**{
+        'bursts': 2, 'packets': 50, 'packet_bytes': 1000, **changes}),
+        protocol.Go)
 
 
 def test_a_train_over_loopback_arrives():
     with _responder() as answering:
         found = sender.measure(LOOPBACK, answering.port,
-                               protocol.Train(3, 100, 1000), SENDING, KEY)
+                               probe_order.Train(3, 100, 1000), SENDING, KEY)
     assert found.rate_bps > 1e6
     assert found.loss < 0.5
     assert (0 < found.rtt.min_s <= found.rtt.median_s <= found.rtt.p99_s
@@ -76,7 +78,8 @@ def test_a_train_over_ipv6_arrives():
     try:
         with _responder(address='::1') as answering:
             found = sender.measure('::1', answering.port,
-                                   protocol.Train(3, 100, 1000), SENDING, KEY)
+                                   probe_order.Train(3, 100, 1000), SENDING,
+                                   KEY)
     except OSError as error:
         pytest.skip(f'no IPv6 loopback: {error}')
     assert found.rate_bps > 1e6
@@ -86,7 +89,7 @@ def test_two_trains_one_after_the_other():
     with _responder() as answering:
         for _ in range(2):
             assert sender.measure(LOOPBACK, answering.port,
-                                  protocol.Train(2, 50, 500),
+                                  probe_order.Train(2, 50, 500),
                                   SENDING, KEY).rate_bps > 0
 
 
@@ -107,7 +110,7 @@ def test_super_packets_give_way_where_the_device_cannot_cut_them():
             self.sent.append(bytes(data))
 
     device = Device()
-    burst = sender.BurstSender(device, protocol.Train(1, 200, 100),
+    burst = sender.BurstSender(device, probe_order.Train(1, 200, 100),
                                b'12345678')
     burst.send(7, time.monotonic() + 5)
     assert len(device.sent) == burst.n_packets > 150
@@ -116,8 +119,8 @@ def test_super_packets_give_way_where_the_device_cannot_cut_them():
         (b'12345678', 7, seq) for seq in range(burst.n_packets)]
 
 
-@given(st.integers(2, protocol.MAX_PACKETS),
-       st.integers(protocol.HEADER.size, protocol.MAX_PACKET_BYTES))
+@given(st.integers(2, probe_order.MAX_PACKETS),
+       st.integers(64, probe_order.MAX_PACKET_BYTES))
 def test_super_packets_are_whole_and_within_the_limits(packets, packet_bytes):
     class Device:
         sizes = []
@@ -131,7 +134,7 @@ def test_super_packets_are_whole_and_within_the_limits(packets, packet_bytes):
     device = Device()
     device.sizes = []
     burst = sender.BurstSender(
-        device, protocol.Train(1, packets, packet_bytes), bytes(8))
+        device, probe_order.Train(1, packets, packet_bytes), bytes(8))
     burst.send(0, time.monotonic() + 60)
     assert len(set(device.sizes)) == 1
     assert device.sizes[0] <= 65000
@@ -143,14 +146,13 @@ def test_super_packets_are_whole_and_within_the_limits(packets, packet_bytes):
     ('bursts', 0, 'at least 1'), ('bursts', 10 ** 9, 'at most 1000'),
     ('bursts', True, 'an integer'), ('packets', 1, 'at least 2'),
     ('packets', '200', 'an integer'), ('packet_bytes', 9000, '8972'),
-    ('packet_bytes', 3, 'at least 14'), ('packet_bytes', None, 'an integer'),
+    ('packet_bytes', 63, 'at least 64'), ('packet_bytes', None, 'an integer'),
 ])
 def test_a_train_out_of_bounds_is_named(field, value, limit):
     body = {'bursts': 2, 'packets': 50, 'packet_bytes': 1000, field: value}
-    with pytest.raises(protocol.ProbeError, match=f'{field}: .*{limit}'):
-        protocol.read_train(body)
     with _responder() as answering, _control(answering.port) as control:
-        with pytest.raises(protocol.ProbeError, match=f'refused: {field}'):
+        with pytest.raises(protocol.ProbeError,
+                           match=f'refused: {field}: .*{limit}'):
             _ask(control, **body)
 
 
@@ -166,7 +168,7 @@ def test_the_sender_keeps_within_its_own_budget():
                                max_bytes=60_000)
     with _responder(max_bytes=60_000) as answering:
         found = sender.measure(LOOPBACK, answering.port,
-                               protocol.Train(10, 100, 1000), settings,
+                               probe_order.Train(10, 100, 1000), settings,
                                KEY)
     assert found.bursts == 1
 
@@ -181,10 +183,10 @@ def test_trains_of_a_connection_share_its_bytes_but_no_cookie():
             cookie = KEY.cookie(index, *control.nonces)
             for seq in range(20):
                 sock.send(protocol.HEADER.pack(cookie, 0, seq))
-            got = control.ask('burst', 'got', index=0, sent=20,
-                              sending_s=0.01)
-            assert got == {'op': 'got', 'index': 0, 'received': 20}
-            assert control.ask('end', 'result')['bursts'] == 1
+            assert control.ask(protocol.Sent(20, 0.01),
+                               protocol.Got) == protocol.Got(20)
+            assert control.ask(protocol.End(),
+                               protocol.Result).rate.bursts == 1
         with pytest.raises(protocol.ProbeError,
                            match='refused: 200000 .* more than 190000$'):
             _ask(control, bursts=4)
@@ -214,28 +216,26 @@ def test_garbage_ends_the_connection_and_nothing_else(line):
                 while sock.recv(1000):
                     pass
         with _control(answering.port) as control:
-            assert _ask(control)['op'] == 'go'
+            assert _ask(control) == protocol.Go()
 
 
-@pytest.mark.parametrize('burst', [
-    {'index': 1, 'sent': 10, 'sending_s': 0.1},
-    {'index': 0, 'sent': 51, 'sending_s': 0.1},
-    {'index': 0, 'sent': 0, 'sending_s': 0.1},
-    {'index': 0, 'sent': 10, 'sending_s': 'soon'},
-    {},
-])
-def test_lies_about_a_burst_end_the_connection(burst):
+@pytest.mark.parametrize('packets, sending_s', [
+    (51, 0.1), (0, 0.1), (10, 'soon'), (None, 0.1)])
+def test_lies_about_a_burst_end_the_connection(packets, sending_s):
     with _responder() as answering, _control(answering.port) as control:
         _ask(control)
-        with pytest.raises(protocol.ProbeError, match='closed'):
-            control.ask('burst', 'got', **burst)
+        with pytest.raises(protocol.ProbeError,
+                           match='^refused: .*(packets|sending_s)'):
+            control.ask(protocol.Sent(packets, sending_s), protocol.Got)
+        with pytest.raises(protocol.ProbeError, match='closed|went away'):
+            control.ask(protocol.End(), protocol.Result)
 
 
 def test_a_silent_peer_is_dropped_and_the_next_one_served(monkeypatch):
     monkeypatch.setattr(responder, '_HELLO_S', 0.3)
     with _responder() as answering, _stranger(answering.port):
         with _control(answering.port) as second:
-            assert _ask(second)['op'] == 'go'
+            assert _ask(second) == protocol.Go()
 
 
 def _said(port, *lines):
@@ -251,7 +251,7 @@ def _said(port, *lines):
 
 
 NONCE = '00' * protocol.NONCE_BYTES
-HELLO = {'op': 'hello', 'version': 2, 'probe_id': 'p', 'nonce': NONCE}
+HELLO = {'op': 'hello', 'probe_id': 'p', 'nonce': NONCE}
 TRAIN = {'op': 'train', 'bursts': 2, 'packets': 50, 'packet_bytes': 1000}
 
 
@@ -287,8 +287,8 @@ def test_a_false_proof_gets_one_short_answer_and_no_train(proof):
 
 def test_the_receivers_proof_is_no_senders_proof():
     with _responder() as answering, _stranger(answering.port) as control:
-        answer = control.ask('hello', 'challenge', probe_id='p', nonce=NONCE)
-        control.send('proof', proof=answer['proof'])
+        answer = control.ask(protocol.Hello('p', NONCE), protocol.Challenge)
+        control.send(protocol.Proof(answer.proof))
         with pytest.raises(protocol.ProbeError, match='closed|went away'):
             _ask(control)
 
@@ -296,11 +296,11 @@ def test_the_receivers_proof_is_no_senders_proof():
 def test_a_conversation_cannot_be_replayed():
     with _responder() as answering:
         with _stranger(answering.port) as control:
-            answer = control.ask('hello', 'challenge', probe_id='p',
-                                 nonce=NONCE)
-            proof = KEY.sign('sender', NONCE, answer['nonce'])
-            control.send('proof', proof=proof)
-            assert _ask(control)['op'] == 'go'
+            answer = control.ask(protocol.Hello('p', NONCE),
+                                 protocol.Challenge)
+            proof = KEY.sign('sender', NONCE, answer.nonce)
+            control.send(protocol.Proof(proof))
+            assert _ask(control) == protocol.Go()
         assert b'"go"' not in _said(
             answering.port, HELLO, {'op': 'proof', 'proof': proof}, TRAIN)
 
@@ -325,7 +325,7 @@ def test_an_impostor_gets_no_packets():
     with server, victim:
         with pytest.raises(protocol.ProbeError, match='not have the key'):
             sender.measure(LOOPBACK, server.getsockname()[1],
-                           protocol.Train(2, 50, 500), SENDING, KEY)
+                           probe_order.Train(2, 50, 500), SENDING, KEY)
         with pytest.raises(TimeoutError):
             victim.recv(100)
     thread.join(5)
@@ -336,21 +336,13 @@ def test_a_receiver_that_hears_of_it_later_is_waited_for():
         timer = threading.Timer(0.3, answering.expect, (KEY, 60.0))
         timer.start()
         assert sender.measure(LOOPBACK, answering.port,
-                              protocol.Train(2, 50, 500), SENDING,
+                              probe_order.Train(2, 50, 500), SENDING,
                               KEY).rate_bps > 0
         timer.join()
 
 
 def test_a_key_is_never_shown():
     assert KEY.secret.hex() not in repr(KEY) + str(KEY)
-
-
-@pytest.mark.parametrize('order', [
-    {}, {'probe_id': 'p'}, {'probe_id': 'p', 'key': 7},
-    {'probe_id': 'p', 'key': 'zz'}, {'probe_id': 'p', 'key': 'aa'}])
-def test_an_order_without_a_good_key_is_named(order):
-    with pytest.raises(protocol.ProbeError, match='key'):
-        protocol.Key.from_dict(order)
 
 
 def test_packets_without_the_cookie_do_not_count():
@@ -362,13 +354,12 @@ def test_packets_without_the_cookie_do_not_count():
                             (LOOPBACK, answering.port))
                 sock.sendto(b'', (LOOPBACK, answering.port))
             sock.settimeout(0.1)
-            got = control.ask('burst', 'got', index=0, sent=50,
-                              sending_s=0.01)
-            assert got['received'] == 0
+            assert control.ask(protocol.Sent(50, 0.01),
+                               protocol.Got) == protocol.Got(0)
             with pytest.raises(TimeoutError):
                 sock.recv(100)
         with pytest.raises(protocol.ProbeError, match='too few packets'):
-            control.ask('end', 'result')
+            control.ask(protocol.End(), protocol.Result)
 
 
 @pytest.mark.parametrize('answer', [
@@ -388,7 +379,7 @@ def test_a_peer_that_answers_nonsense_is_a_probe_error(answer):
     thread.start()
     with server, pytest.raises(protocol.ProbeError):
         sender.measure(LOOPBACK, server.getsockname()[1],
-                       protocol.Train(2, 50, 500), SENDING, KEY)
+                       probe_order.Train(2, 50, 500), SENDING, KEY)
     thread.join(5)
     assert not thread.is_alive()
 
@@ -445,21 +436,21 @@ class _Controller:
         self.measurements.append(measurement)
 
 
-def _probe(port, **changes):
-    return {'probe_id': 'p', 'peer': 'h2', 'address': LOOPBACK, 'port': port,
-            'bursts': 2, 'packets': 50, 'packet_bytes': 1000,
-            'key': KEY.secret.hex(), **changes}
+def _probe(port, traffic=probe_order.Train(2, 50, 1000), **changes):
+    return probe_order.Send(
+        probe_id='p', peer='h2', address=LOOPBACK, port=port, traffic=traffic,
+        key=KEY.secret.hex(), **changes)
 
 
 def test_the_service_expects_whom_the_controller_announces():
-    controller = _Controller({'role': 'receive', 'probe_id': 'p',
-                              'peer': 'h1', 'key': KEY.secret.hex()})
+    controller = _Controller(probe_order.Receive(
+        probe_id='p', peer='h1', key=KEY.secret.hex()))
     answering = service.ProbeService(_conf(), controller)
     answering.start()
     try:
         assert controller.idle.wait(20)
         assert sender.measure(LOOPBACK, answering.port,
-                              protocol.Train(2, 50, 500), SENDING,
+                              probe_order.Train(2, 50, 500), SENDING,
                               KEY).rate_bps > 0
     finally:
         answering.stop()
@@ -477,7 +468,7 @@ def test_the_service_sends_no_more_trains_than_it_may():
 def test_the_service_goes_on_after_an_order_that_was_wrong():
     with _responder() as answering:
         controller = _Controller(
-            _probe(answering.port, packets=0), {'peer': 'h2'},
+            _probe(answering.port, probe_order.Train(2, 0, 1000)),
             _probe(1), _probe(answering.port))
         asking = service.ProbeService(_conf(), controller)
         asking.start()
@@ -500,29 +491,30 @@ def test_the_edge_needs_the_standard_library_only_for_a_train():
 def test_a_bulk_connection_is_counted_in_windows():
     with _responder() as answering:
         found = bulk.transfer(LOOPBACK, answering.port,
-                              protocol.Bulk(0.3), SENDING, KEY)
+                              probe_order.Bulk(0.3), SENDING, KEY)
         assert found.rate_bps > 1e6
         assert 0 < found.sent_bytes and 1 < len(found.windows_bytes) < 1000
         # The responder is free again.
         assert sender.measure(LOOPBACK, answering.port,
-                              protocol.Train(2, 50, 500), SENDING,
+                              probe_order.Train(2, 50, 500), SENDING,
                               KEY).rate_bps > 0
 
 
 def test_a_bulk_connection_keeps_to_its_bytes():
     with _responder() as answering:
         found = bulk.transfer(LOOPBACK, answering.port,
-                              protocol.Bulk(5.0, 2 ** 20), SENDING, KEY)
+                              probe_order.Bulk(5.0, 2 ** 20), SENDING, KEY)
         assert found.sent_bytes == 2 ** 20
-    with _responder(max_bulk_bytes=2 ** 16) as answering:
-        with pytest.raises(protocol.ProbeError):
-            bulk.transfer(LOOPBACK, answering.port,
-                              protocol.Bulk(0.5, 2 ** 20), SENDING, KEY)
+    with _responder() as answering, _control(answering.port) as control:
+        control.ask(probe_order.Bulk(0.5, 2 ** 16), protocol.Go)
+        with pytest.raises(protocol.ProbeError), contextlib.suppress(OSError):
+            control.sock.sendall(bytes(2 ** 16 + 1))
+            control.receive(protocol.Counted)
 
 
 def test_bulk_connections_count_like_trains():
     with _responder(max_trains_per_minute=1) as answering:
-        asked = (LOOPBACK, answering.port, protocol.Bulk(0.1, 2 ** 12),
+        asked = (LOOPBACK, answering.port, probe_order.Bulk(0.1, 2 ** 12),
                  SENDING, KEY)
         bulk.transfer(*asked)
         with pytest.raises(protocol.ProbeError, match='too many trains'):
@@ -533,13 +525,13 @@ def test_bulk_connections_count_like_trains():
 def test_a_bulk_connection_out_of_bounds_is_refused(lasts_s):
     with _responder() as answering, _control(answering.port) as control:
         with pytest.raises(protocol.ProbeError, match='refused: lasts_s'):
-            control.ask('bulk', 'go', lasts_s=lasts_s)
+            control.ask(probe_order.Bulk(lasts_s), protocol.Go)
 
 
 def test_connections_of_a_round_are_counted_from_a_common_start():
     """The receiver that hears of it first counts zeros until data comes."""
     start_s = time.monotonic() + 0.4
-    asked = protocol.Bulk(5.0, 2 ** 20, 0.01)
+    asked = probe_order.Bulk(5.0, 2 ** 20, 0.01)
     with _responder(key=None) as answering:
         answering.expect(KEY, 60.0, start_s)
         found = bulk.transfer(LOOPBACK, answering.port, asked, SENDING, KEY,
@@ -557,7 +549,7 @@ def test_what_comes_before_the_start_counts_in_the_first_window():
     with _responder(key=None) as answering:
         answering.expect(KEY, 60.0, time.monotonic() + 5.0)
         found = bulk.transfer(LOOPBACK, answering.port,
-                                protocol.Bulk(5.0, 2 ** 16), SENDING, KEY,
+                                probe_order.Bulk(5.0, 2 ** 16), SENDING, KEY,
                                 time.monotonic())
     (window_bytes,) = found.windows_bytes
     assert 2 ** 16 < window_bytes < 2 ** 17
@@ -569,23 +561,16 @@ def test_what_comes_before_the_start_counts_in_the_first_window():
 def test_a_transfer_out_of_bounds_is_refused(field, value):
     with _responder() as answering, _control(answering.port) as control:
         with pytest.raises(protocol.ProbeError, match=f'refused: {field}'):
-            control.ask('bulk', 'go', **{'lasts_s': 1.0, field: value})
-
-
-@pytest.mark.parametrize('start_in_s', [-1.0, 11.0, 'soon', True, [1]])
-def test_a_start_out_of_bounds_is_refused(start_in_s):
-    order = _probe(1, kind='bulk', lasts_s=1.0, start_in_s=start_in_s)
-    sending = service.ProbeService(_conf(), _Controller())
-    with pytest.raises(protocol.ProbeError, match='start_in_s'):
-        sending.measure(order)
+            control.ask(probe_order.Bulk(**{'lasts_s': 1.0, field: value}),
+                        protocol.Go)
 
 
 def test_the_service_takes_part_in_a_round():
     with _responder(key=None) as answering:
         answering.expect(KEY, 60.0, time.monotonic() + 0.1)
         found = service.ProbeService(_conf(), _Controller()).measure(
-            _probe(answering.port, kind='bulk', lasts_s=1.0,
-                   size_bytes=2 ** 18, window_s=0.002, start_in_s=0.1))
+            _probe(answering.port, probe_order.Bulk(1.0, 2 ** 18, 0.002),
+                   start_in_s=0.1))
     assert found.method == 'bulk'
     assert found.sent_bytes == sum(found.windows_bytes) > 2 ** 18
 

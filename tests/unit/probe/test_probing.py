@@ -5,6 +5,7 @@
 import functools
 import threading
 
+from msgspec.structs import replace
 from oslo_config import cfg
 import pytest
 
@@ -15,16 +16,17 @@ from edge_module.probe import train_protocol as protocol
 from edge_module.probe import train_sender as sender
 from edge_module.probe import trains
 from tests.unit import made
+from virtco.wire import probe_order
 from virtco.wire import reports
 
 LOOPBACK = '127.0.0.1'
 KEY = protocol.Key('7', bytes(range(32)))
-ORDER = {'probe_id': 7, 'peer': 'h2', 'address': '192.0.2.7', 'port': 99,
-         'bursts': 2, 'packets': 50, 'packet_bytes': 1000,
-         'key': KEY.secret.hex()}
+ORDER = probe_order.Send(
+    probe_id='7', peer='h2', address='192.0.2.7', port=99,
+    traffic=probe_order.Train(2, 50, 1000), key=KEY.secret.hex())
 FOUND = sender.Measurement(
     rate_bps=1e6, throughput_bps=2e6, lower_bound=True, agrees=True,
-    loss=0.125, bursts=2, foreign_share=0.5,
+    loss=0.125, bursts=2,
     rtt=trains.RoundTrips(0.1, 0.2, 0.3, 4), sent_bytes=5)
 
 
@@ -70,21 +72,21 @@ def test_the_result_of_a_train_is_told_field_by_field(service, monkeypatch):
     asked = []
     monkeypatch.setattr(probing.sender, 'measure', lambda *args: (
         asked.append(args) or FOUND))
-    for more, repeats in (({}, True), ({'repeats': False}, False)):
-        assert service.measure(ORDER | more) == reports.Measurement(
+    for repeats in (True, False):
+        order = replace(ORDER, repeats=repeats)
+        assert service.measure(order) == reports.Measurement(
             probe_id='7', src='h1', dst='h2', rate_bps=1e6, lower_bound=True,
             loss=0.125, rtt_s=0.1, rtt_median_s=0.2, rtt_p99_s=0.3,
             sent_bytes=5, method='train')
         assert asked.pop() == (
-            '192.0.2.7', 99, protocol.Train(2, 50, 1000),
+            '192.0.2.7', 99, probe_order.Train(2, 50, 1000),
             sender.Settings(repeats=repeats), KEY)
     with pytest.raises(protocol.ProbeError, match='too many trains'):
         service.measure(ORDER)
     assert not asked
 
 
-BULK = ORDER | {'kind': 'bulk', 'lasts_s': 1.0, 'size_bytes': 9,
-                'window_s': 0.5}
+BULK = replace(ORDER, traffic=probe_order.Bulk(1.0, 9, 0.5))
 
 
 def test_the_result_of_a_bulk_connection_is_told(service, monkeypatch):
@@ -95,11 +97,14 @@ def test_the_result_of_a_bulk_connection_is_told(service, monkeypatch):
                              dst='h2', method='bulk')
     assert service.measure(BULK) == told(
         rate_bps=3e6, sent_bytes=12, windows_bytes=[5, 7])
-    assert asked.pop() == ('192.0.2.7', 99, protocol.Bulk(1.0, 9, 0.5),
+    assert asked.pop() == ('192.0.2.7', 99, probe_order.Bulk(1.0, 9, 0.5),
                            sender.Settings(), KEY, None)
-    monkeypatch.setattr(probing.protocol, 'start_of', lambda order: 5.0)
-    assert service.measure(BULK).sent_bytes == 12
-    assert asked.pop()[-1] == 5.0
+    monkeypatch.setattr(probing.time, 'monotonic', lambda: 100.0)
+    for start_in_s in (0.0, 2.5):
+        service._pace = protocol.Pace(1)
+        assert service.measure(replace(
+            BULK, start_in_s=start_in_s)).sent_bytes == 12
+        assert asked.pop()[-1] == 100.0 + start_in_s
     with pytest.raises(protocol.ProbeError, match='too many trains'):
         service.measure(BULK)
 
@@ -120,26 +125,36 @@ def test_who_is_announced_is_expected_for_both_ends_time(service,
                                                          monkeypatch):
     expected = []
     service._responder.expect = lambda *args: expected.append(args)
-    monkeypatch.setattr(probing.protocol, 'start_of', lambda order: 5.0)
-    service._measure(ORDER | {'role': 'receive'})
-    assert expected == [(KEY, 10.0, 5.0)] and service._link.said == []
+    monkeypatch.setattr(probing.time, 'monotonic', lambda: 100.0)
+    order = probe_order.Receive(probe_id='7', peer='h2',
+                                key=KEY.secret.hex())
+    service._measure(order)
+    service._measure(replace(order, start_in_s=2.5))
+    assert expected == [(KEY, 10.0, None), (KEY, 10.0, 102.5)]
+    assert service._link.said == []
 
 
 def test_an_order_that_cannot_be_followed_does_not_end_it(
         service, monkeypatch, caplog):
-    """What the controller could have known, and what is a defect."""
-    service._link = link = Link(ORDER | {'key': 'x'}, {'peer': 'h2'}, None,
-                                BULK)
+    """What may happen is told at INFO, what is a defect at ERROR."""
+    caplog.set_level('INFO')
+    service._link = link = Link(ORDER, None, BULK)
     link.wait_train = lambda wait_s, give=link.wait_train: (
         service._stop.set() if not link._orders else None) or give(wait_s)
 
     def fails(*_args):
         raise ZeroDivisionError('a bug')
 
+    def gives_up(*_args):
+        raise protocol.ProbeError('told to')
+
     monkeypatch.setattr(probing.bulk, 'transfer', fails)
+    monkeypatch.setattr(probing.sender, 'measure', gives_up)
     service._run()
     assert set(link.waits) == {20.0}
-    assert [record.levelname for record in caplog.records] == ['ERROR']
+    assert [record.levelname for record in caplog.records] == [
+        'INFO', 'ERROR']
+    assert 'No packet train to h2: told to' in caplog.text
     assert 'a bug' in caplog.text
 
 

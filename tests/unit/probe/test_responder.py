@@ -13,10 +13,11 @@ import pytest
 
 from edge_module.probe import responder
 from edge_module.probe import train_protocol as protocol
+from virtco.wire import probe_order
 
 LOOPBACK = '127.0.0.1'
 COOKIE = b'12345678'
-TRAIN = protocol.Train(5, 50, 1000)
+TRAIN = probe_order.Train(5, 50, 1000)
 
 
 def make(port=0):
@@ -40,8 +41,7 @@ def key(name):
 def test_bounds_of_what_is_accepted():
     found = responder.Settings('a', 1)
     assert (found.timeout_s, found.max_bytes, found.max_trains_per_minute,
-            found.max_bulk_bytes, found.uplink_dev) == (
-                5.0, 2 ** 24, 60, 2 ** 28, None)
+            found.uplink_dev) == (5.0, 2 ** 24, 60, None)
 
 
 def test_few_wait_to_be_served():
@@ -118,13 +118,11 @@ def test_who_is_expected_is_so_for_a_time(clock):
         answering.expect(key('a'), 5.0)
         answering.expect(key('b'), 10.0, 7.5)
         for clock.s in (100.0, 105.0):
-            assert answering._who('a').start_s is None
-            assert answering._who('b').start_s == 7.5
+            assert {name: one.start_s for name, one
+                    in answering._awaited().items()} == {'a': None, 'b': 7.5}
         # One whose time is over does not stand in the others' way.
         clock.s = 105.5
-        assert answering._awaited()
-        with pytest.raises(protocol.ProbeError, match='nobody is expected'):
-            answering._who('a')
+        assert list(answering._awaited()) == ['b']
         clock.s = 110.5
         assert not answering._awaited()
         answering.expect(key('c'), 1.0)
@@ -152,8 +150,8 @@ def test_who_is_expected_no_more_leaves_room(clock):
         answering.expect(key(str(number)), 1.0)
     clock.s += 2.0
     answering.expect(key('late'), 1.0)
-    assert answering._who('long').until_s == 109.0
-    assert answering._who('late').until_s == 103.0
+    assert answering._awaited()['long'].until_s == 109.0
+    assert answering._awaited()['late'].until_s == 103.0
 
 
 class Stream:
@@ -169,28 +167,32 @@ class Stream:
         return size_bytes
 
 
+def bulk(size_bytes):
+    return probe_order.Bulk(1.0, size_bytes, 0.5)
+
+
 @pytest.mark.parametrize('start_s, windows', [
-    (None, [110, 20, 0, 0, 3]), (101.0, [130, 0, 3]), (99.0, [
-        0, 0, 110, 20, 0, 0, 3])])
+    (None, (110, 20, 0, 0, 3)), (101.0, (130, 0, 3)), (99.0, (
+        0, 0, 110, 20, 0, 0, 3))])
 def test_bytes_are_counted_in_windows(clock, start_s, windows):
     stream = Stream(clock, (100.0, 100), (100.49, 10), (100.5, 20),
                     (102.0, 3))
-    assert responder._count(stream, 133, 0.5, start_s) == windows
+    assert responder._count(stream, bulk(133), start_s) == windows
     stream = Stream(clock, (100.0, 100), (100.49, 10), (100.5, 20),
                     (102.0, 3))
     with pytest.raises(protocol.ProbeError, match='too long'):
-        responder._count(stream, 132, 0.5, start_s)
+        responder._count(stream, bulk(132), start_s)
 
 
 def test_windows_beyond_the_last_count_no_more(clock):
     """Of a round; another stream is to end before."""
     parts = (100.0, 5), (100.0 + 1499 * 0.5, 7), (100.0 + 1500 * 0.5, 9)
-    found = responder._count(Stream(clock, *parts), 99, 0.5, 100.0)
+    found = responder._count(Stream(clock, *parts), bulk(99), 100.0)
     assert len(found) == 1500 and (found[0], found[-1]) == (5, 7)
-    assert len(responder._count(Stream(clock, *parts[:2]), 99, 0.5,
+    assert len(responder._count(Stream(clock, *parts[:2]), bulk(99),
                                 None)) == 1500
     with pytest.raises(protocol.ProbeError, match='does not end'):
-        responder._count(Stream(clock, *parts), 99, 0.5, None)
+        responder._count(Stream(clock, *parts), bulk(99), None)
 
 
 class Arrivals:
@@ -211,7 +213,7 @@ class Arrivals:
         self.waits.append(wait_s)
         assert len(self.waits) < 50, 'it has no end'
         at_s, what = self._events[0] if self._events else (math.inf, [])
-        source = self.sock if isinstance(what, dict) else self
+        source = self.sock if isinstance(what, protocol.Message) else self
         if source not in wanted or at_s > self._clock.s + wait_s:
             self._clock.s += wait_s + 1e-6
             return [], [], []
@@ -224,25 +226,24 @@ class Arrivals:
             yield COOKIE, 3, number, 5002, 250_000_000
 
     def has_message(self):
-        return bool(self._events) and isinstance(
-            self._events[0][1], dict) and self._events[0][0] <= self._clock.s
+        at_s, what = self._events[0] if self._events else (math.inf, [])
+        return at_s <= self._clock.s and isinstance(what, protocol.Message)
 
     def receive(self, *wanted):
         found = self._events.pop(0)[1]
-        assert found['op'] in wanted
+        assert isinstance(found, wanted)
         return found
 
-    def send(self, op, **fields):
-        self.said.append(op)
+    def send(self, message):
+        self.said.append(message)
 
     def next(self, index=3):
         return responder._BurstReceiver(self, self, TRAIN,
                                         COOKIE).next(index)
 
 
-def told(sent, **fields):
-    return {'op': 'burst', 'index': 3, 'sent': sent, 'sending_s': 0.5,
-            **fields}
+def told(packets):
+    return protocol.Sent(packets, 0.5)
 
 
 @pytest.mark.parametrize('events, sequence, end_s', [
@@ -272,9 +273,10 @@ def test_a_burst_ends_when_nothing_comes_any_more(clock, monkeypatch, events,
 
 
 def test_round_trips_are_answered_before_a_burst(clock, monkeypatch):
-    arriving = Arrivals(clock, monkeypatch, (100.0, {'op': 'ping'}),
-                        (100.5, {'op': 'ping'}), (101.0, {'op': 'end'}))
-    assert arriving.next() is None and arriving.said == ['pong', 'pong']
+    arriving = Arrivals(clock, monkeypatch, (100.0, protocol.Ping()),
+                        (100.5, protocol.Ping()), (101.0, protocol.End()))
+    assert arriving.next() is None
+    assert arriving.said == [protocol.Pong()] * 2
 
 
 def test_a_train_is_given_up_at_the_deadline(clock, monkeypatch):
@@ -288,25 +290,24 @@ def test_a_train_is_given_up_at_the_deadline(clock, monkeypatch):
     assert arriving.waits == pytest.approx([0.02, 0.02])
 
 
-@pytest.mark.parametrize('message, index, is_valid', [
-    (told(1), 3, True), (told(50), 3, True), (told(51), 3, False),
-    (told(0), 3, False), (told(2.5), 3, False), (told(True), 3, False),
-    (told(2), 2, False), (told(2, index=4), 4, True),
-    (told(2, index=5), 5, False), (told(2, sending_s='1'), 3, False)])
-def test_what_is_said_of_a_burst_has_bounds(clock, monkeypatch, message,
+@pytest.mark.parametrize('packets, index, is_valid', [
+    (1, 3, True), (50, 3, True), (51, 3, False), (2, 4, True),
+    (2, 5, False)])
+def test_what_is_said_of_a_burst_has_bounds(clock, monkeypatch, packets,
                                             index, is_valid):
-    arriving = Arrivals(clock, monkeypatch, (100.0, message))
+    arriving = Arrivals(clock, monkeypatch, (100.0, told(packets)))
     if is_valid:
-        assert arriving.next(index).sent == message['sent']
+        assert arriving.next(index).sent == packets
     else:
-        with pytest.raises(protocol.ProbeError,
-                           match='not valid|^sent: |^sending_s: '):
+        with pytest.raises(protocol.ProbeError, match='not valid'):
             arriving.next(index)
 
 
 def test_packets_of_others_and_of_other_bursts_do_not_count():
     """They come with the kernel's time; of two alike the first counts."""
-    receiving = responder._packet_socket(socket.AF_INET, LOOPBACK, 0)
+    answering = make()
+    answering._listener.close()
+    receiving = answering._packets
     sending = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     near, far = socket.socketpair()
     with receiving, sending, near, far:
@@ -337,9 +338,11 @@ def test_the_buffer_is_as_large_as_may_be():
         if option == 33:
             raise PermissionError
 
-    responder._enlarge(refuse)
-    assert options == [(socket.SOL_SOCKET, 33, 2 ** 24),
+    responder._set_options(refuse)
+    assert options == [(socket.SOL_SOCKET, 35, 1),
+                       (socket.SOL_SOCKET, 33, 2 ** 24),
                        (socket.SOL_SOCKET, socket.SO_RCVBUF, 2 ** 24)]
     options.clear()
-    responder._enlarge(lambda *option: options.append(option))
-    assert options == [(socket.SOL_SOCKET, 33, 2 ** 24)]
+    responder._set_options(lambda *option: options.append(option))
+    assert options == [(socket.SOL_SOCKET, 35, 1),
+                       (socket.SOL_SOCKET, 33, 2 ** 24)]

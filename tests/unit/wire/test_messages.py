@@ -9,6 +9,7 @@ from tests.unit import made
 from virtco import exception
 from virtco.wire import deltas
 from virtco.wire import messages
+from virtco.wire import probe_order
 from virtco.wire import reports
 
 #: What edge modules and peers say: of an edge module, of a peer.
@@ -40,6 +41,10 @@ TOLD = [
      '{"type":"refused","why":"why","leader":"a:1"}'),
     (messages.Asked('h1', msgspec.Raw(b'{"a":1}')),
      '{"type":"asked","host":"h1","policy":{"a":1}}')]
+
+PROBE = ('{"type":"probe","order":{"probe_id":"p","key":"' + '0a' * 32
+         + '","peer":"h2",%s}}')
+SEND = '"role":"send","address":"10.0.0.2","port":7,'
 
 
 def check(found, text, decode):
@@ -110,7 +115,20 @@ def test_edge_modules_keep_to_their_schema(text, field):
      messages.Policy(5, {'a': [1]}, 0)),
     ('{"type":"policy","generation":5,"policy":7,"epoch":3}',
      messages.Policy(5, 7, 3)),
-    ('{"type":"probe","train":{"a":1}}', messages.Probe({'a': 1})),
+    (PROBE % '"role":"receive"', messages.Probe(probe_order.Receive(
+        probe_id='p', key='0a' * 32, peer='h2'))),
+    (PROBE % '"role":"receive","start_in_s":10', messages.Probe(
+        probe_order.Receive(probe_id='p', key='0a' * 32, peer='h2',
+                            start_in_s=10.0))),
+    (PROBE % (SEND + '"traffic":{"op":"bulk","lasts_s":1}'), messages.Probe(
+        probe_order.Send(probe_id='p', key='0a' * 32, peer='h2',
+                         address='10.0.0.2', port=7,
+                         traffic=probe_order.Bulk(1.0, 2 ** 28, 0.01)))),
+    (PROBE % (SEND + '"repeats":false,"traffic":{"op":"train","bursts":1,'
+              '"packets":2,"packet_bytes":64}'), messages.Probe(
+        probe_order.Send(probe_id='p', key='0a' * 32, peer='h2',
+                         address='10.0.0.2', port=7, repeats=False,
+                         traffic=probe_order.Train(1, 2, 64)))),
     ('{"type":"resend"}', messages.Resend()),
     ('{"type":"alive","epoch":0,"alive_s":2,"later":1}',
      messages.Alive(0, 2.0))])
@@ -121,7 +139,13 @@ def test_what_edge_modules_are_told(text, expected):
 @pytest.mark.parametrize('text, field', [
     ('{"type":"alive","epoch":4}', 'alive_s'),
     ('{"type":"policy","generation":5}', 'policy'),
-    ('{"type":"probe"}', 'train'), ('{"type":"asked"}', 'type'),
+    ('{"type":"probe"}', 'order'), (PROBE % '"role":"other"', 'order.role'),
+    (PROBE % '"role":"send"', 'order.address'),
+    *((PROBE % f'"role":"receive","start_in_s":{value}', 'order.start_in_s')
+      for value in ('-0.01', '10.01', '"1"', 'true')),
+    *((PROBE.replace('0a' * 32, key) % '"role":"receive"', 'order.key')
+      for key in ('', '0a' * 31, '0a' * 33, '0A' * 32, 'zz' * 32)),
+    ('{"type":"asked"}', 'type'),
     ('[' * 100_000, 'body'), ('\xff', 'frame')])
 def test_what_edge_modules_are_told_keeps_to_its_schema(text, field):
     with pytest.raises(exception.Invalid) as caught:

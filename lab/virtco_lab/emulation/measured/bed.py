@@ -17,6 +17,7 @@ from edge_module.probe import train_protocol as protocol
 from edge_module.probe import train_sender as sender
 from virtco.measure import calibration
 from virtco.wire import probe as wire
+from virtco.wire import probe_order
 from virtco_lab.emulation import bed as beds
 from virtco_lab.emulation import extent
 from virtco_lab.emulation import fabric as fabric_module
@@ -83,8 +84,7 @@ class Bed:
             _tune_tcp(self._window_bytes)
             found = responder.Responder(responder.Settings(
                 address=address, port=0, timeout_s=60.0,
-                max_bytes=2 ** 30, max_trains_per_minute=10 ** 6,
-                max_bulk_bytes=2 ** 32))
+                max_bytes=2 ** 30, max_trains_per_minute=10 ** 6))
             found.expect(self._key, 24 * 3600.0)
             found.start()
             return found
@@ -102,7 +102,7 @@ class Bed:
               ) -> 'concurrent.futures.Future[sender.Measurement]':
         """Start to measure a pair of hosts by packet trains."""
         return self._pools[src].submit(
-            sender.measure, *self._ends[dst], protocol.Train(
+            sender.measure, *self._ends[dst], probe_order.Train(
                 setting.bursts, setting.packets, wire.PACKET_BYTES),
             settings, self._key)
 
@@ -110,7 +110,7 @@ class Bed:
              ) -> 'concurrent.futures.Future[bulk_sender.Flow]':
         """Start a TCP connection between two hosts for some seconds."""
         return self._pools[src].submit(
-            bulk_sender.transfer, *self._ends[dst], protocol.Bulk(lasts_s),
+            bulk_sender.transfer, *self._ends[dst], probe_order.Bulk(lasts_s),
             FREE, self._key)
 
     def bulks(self, paths: Sequence[tuple[str, str]], lasts_s: float
