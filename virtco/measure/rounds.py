@@ -21,6 +21,7 @@ import dataclasses
 import itertools
 
 from virtco import units
+from virtco.wire import probe_order
 
 Pair = tuple[str, str]
 
@@ -97,7 +98,7 @@ class Transfer:
     """Amount that a connection of a round sends.
 
     It fills a fast link for ``fill_s``, sends ``least_bytes`` where that is
-    more, and stops after ``most_s`` in any case.
+    more, and stops after ``most_s`` or MAX_BULK_BYTES in any case.
     """
 
     least_bytes: int
@@ -112,7 +113,7 @@ class Transfer:
         bytes_per_s = units.bps_to_bytes_per_s(link_bps)
         return max(1, round(min(
             max(float(self.least_bytes), bytes_per_s * self.fill_s),
-            bytes_per_s * self.most_s)))
+            bytes_per_s * self.most_s, probe_order.MAX_BULK_BYTES)))
 
 
 #: Transfer of a check: each host takes part in a dozen rounds, and all that it

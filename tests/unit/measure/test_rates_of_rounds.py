@@ -52,6 +52,7 @@ def test_a_transfer_is_bounded_in_bytes_and_time():
     assert transfer.size_bytes(8e6) == 500_000  # by the time
     assert transfer.size_bytes(8e7) == 1_000_000
     assert transfer.size_bytes(8e10) == 200_000_000  # to fill the link
+    assert transfer.size_bytes(8e11) == 2 ** 28  # the most of an order
     assert transfer.size_bytes(0.0) == 1
     assert (rounds.CHECK, rounds.DISCOVER) == (
         rounds.Transfer(3 * 1024 * 1024, 0.025, 0.3),
