@@ -87,8 +87,7 @@ def _started(name, key):
     return [('in', f'ns-{name}', 'start'), 'window 5000',
             (beds.responder.Settings(
                 address=f'ip-{name}', port=0, timeout_s=60.0,
-                max_bytes=2 ** 30, max_trains_per_minute=10 ** 6,
-                max_bulk_bytes=2 ** 32), key, 86_400.0), 'answers']
+                max_bytes=2 ** 30, max_trains_per_minute=10 ** 6), key, 86_400.0), 'answers']
 
 
 @pytest.mark.parametrize('bucket_bytes', [None, 7000])
@@ -114,12 +113,12 @@ def test_one_measures_the_other_by_its_own_key(story):
         setting = beds.calibration.Setting(3, 50)
         end = bed._ends['h1']
         assert end[0] == 'ip-h1' and end[1] > 9000
-        train = beds.protocol.Train(3, 50, beds.wire.PACKET_BYTES)
+        train = beds.probe_order.Train(3, 50, beds.wire.PACKET_BYTES)
         assert bed.train('h0', 'h1', setting).result() == (
             'measured', *end, train, beds.FREE, bed._key)
         assert bed.train('h0', 'h1', setting, beds.PRODUCT).result()[4] == (
             beds.PRODUCT)
-        sent = ('sent', *end, beds.protocol.Bulk(2.5), beds.FREE, bed._key)
+        sent = ('sent', *end, beds.probe_order.Bulk(2.5), beds.FREE, bed._key)
         assert bed.bulk('h0', 'h1', 2.5).result() == sent
         assert bed.bulks([('h0', 'h1'), ('h1', 'h0')], 2.5) == [
             sent, ('sent', *bed._ends['h0'], *sent[3:])]
