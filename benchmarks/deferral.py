@@ -22,9 +22,7 @@ from collections.abc import Sequence
 import concurrent.futures
 import contextlib
 import dataclasses
-import json
 import math
-import pathlib
 import sys
 from typing import Any
 
@@ -36,7 +34,6 @@ from virtco.model import snapshot
 from virtco_lab.sim import cloud
 from virtco_lab.sim import groups
 from virtco_lab.sim.figures import document
-from virtco_lab.sim.figures import record
 
 #: Part of what an empty cloud would save for which a group is deferred. With a
 #: tenth and with a half the response fell by as much, within 2 %.
@@ -161,33 +158,22 @@ def run(column: online.Column, seed: int, budget_s: float,
                     ).mean_response_s
 
 
-def document_of(rows: Sequence[dict[str, Any]], command: str,
-                commit: str | None) -> str:
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """The table for the documentation."""
     return document.table(
         ('utilisation', 'deferred', 'at most, s', 'response, s', 'saved, %'),
         [(f'{row["utilisation"]:g}', row['where'],
-          f'{row["patience_s"]:g}', row['response_s'],
-          f'{row["saved_percent"]:+.1f} ± {row["half_percent"]:.1f}')
-         for row in rows]) + f'\n``{command}``: commit {commit}.\n'
+          f'{row["patience_s"]:g}', row['response_s'], online.shown(row))
+         for row in rows])
 
 
 def _options() -> argparse.Namespace:
-    def numbers(text: str) -> list[float]:
-        return [float(part) for part in text.split(',')]
-
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--utilisations', type=numbers, default=[0.5, 0.85])
-    parser.add_argument('--patience-s', type=numbers, default=[10.0, 60.0])
-    parser.add_argument('--seeds', type=online.seeds_of, default=range(16),
-                        help='A..B, both included')
-    parser.add_argument('--budget', type=float, default=0.05,
-                        help='of each group, seconds by a counter of work')
+    parser = online.options_of(__doc__, 0.05)
     parser.add_argument('--jobs', type=int, default=1, help='processes')
-    parser.add_argument('--table', type=pathlib.Path,
-                        help='writes the table for the documentation')
-    parser.add_argument('--json', action='store_true')
+    parser.add_argument('--utilisations', type=online.numbers,
+                        default=[0.5, 0.85])
+    parser.add_argument('--patience-s', type=online.numbers,
+                        default=[10.0, 60.0])
     return parser.parse_args()
 
 
@@ -204,25 +190,15 @@ def main() -> int:
                 run, *zip(*((column, seed, options.budget, *way)
                             for seed in options.seeds)))) for way in ways}
             for (patience_s, where), response_s in found.items():
-                percent, half = online.compare(response_s, found[ways[0]])
                 rows.append({
                     'utilisation': column.number, 'where': where or 'never',
                     'patience_s': patience_s,
-                    'response_s': float(np.mean(response_s)),
-                    'saved_percent': 0.0 - percent, 'half_percent': half})
+                    **online.saved(response_s, found[ways[0]])})
                 if not options.json:
                     print('{utilisation:<5g} {where:16s} {patience_s:5g} s '
-                          '{response_s:8.3f} s {saved_percent:+6.1f} ± '
-                          '{half_percent:.1f} %'.format(**rows[-1]),
-                          flush=True)
-    if options.table:
-        options.table.write_text(document_of(
-            rows, 'python -m benchmarks.deferral --seeds '
-            f'{options.seeds[0]}..{options.seeds[-1]}',
-            record.made_on(0.0)['commit']))
-    if options.json:
-        json.dump(rows, sys.stdout, indent=1)
-        print()
+                          '{response_s:8.3f} s'.format(**rows[-1]),
+                          online.shown(rows[-1]), '%', flush=True)
+    online.write(options, 'deferral', table(rows), rows)
     return 0
 
 

@@ -275,26 +275,68 @@ def seeds_of(text: str) -> range:
     return range(int(first or last), int(last) + 1)
 
 
-def _options() -> argparse.Namespace:
+def options_of(text: str | None, budget_s: float) -> argparse.ArgumentParser:
+    """Begin the options of a benchmark with the seeds of its pairs.
+
+    :param text: docstring of the benchmark.
+    :param budget_s: budget of each group unless another is given.
+    """
     parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
+        description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--seeds', type=seeds_of, default=range(16),
+                        help='A..B, both included')
+    parser.add_argument('--budget', type=float, default=budget_s,
+                        help='of each group, seconds by a counter of work')
+    parser.add_argument('--table', type=pathlib.Path,
+                        help='writes the table for the documentation')
+    parser.add_argument('--json', action='store_true')
+    return parser
+
+
+def numbers(text: str) -> list[float]:
+    """Split numbers at commas."""
+    return [float(part) for part in text.split(',')]
+
+
+def saved(response_s: Sequence[float], before_s: Sequence[float]
+          ) -> dict[str, Any]:
+    """Return the mean response, and the part saved of another's, of paired
+    seeds.
+    """
+    percent, half = compare(response_s, before_s)
+    return {'response_s': float(np.mean(response_s)),
+            'saved_percent': 0.0 - percent, 'half_percent': half}
+
+
+def shown(row: dict[str, Any]) -> str:
+    """Show the percentage saved, with its interval."""
+    return f'{row["saved_percent"]:+.1f} ± {row["half_percent"]:.1f}'
+
+
+def write(options: argparse.Namespace, module: str, table: str,
+          result: Any) -> None:
+    """Write the table for the documentation, and the result as JSON."""
+    if options.table:
+        options.table.write_text(
+            f'{table}\n``python -m benchmarks.{module} --seeds '
+            f'{options.seeds[0]}..{options.seeds[-1]} --budget '
+            f'{options.budget:g}``: commit {record.made_on(0.0)["commit"]}.\n')
+    if options.json:
+        json.dump(result, sys.stdout, indent=1)
+        print()
+
+
+def _options() -> argparse.Namespace:
+    parser = options_of(__doc__, cloud.BUDGET_S)
+    parser.add_argument('--jobs', type=int, default=1, help='processes')
     parser.add_argument('--cases', default=','.join(CASES),
                         type=lambda text: text.split(','))
     parser.add_argument('--columns', default='',
                         help='only those whose name has this')
-    parser.add_argument('--seeds', type=seeds_of, default=range(16),
-                        help='A..B, both included')
-    parser.add_argument('--budget', type=float, default=cloud.BUDGET_S,
-                        help='of each group, seconds by a counter of work')
-    parser.add_argument('--jobs', type=int, default=1, help='processes')
     parser.add_argument('--rows', type=pathlib.Path,
                         help='keeps the runs, one line of JSON each')
-    parser.add_argument('--table', type=pathlib.Path,
-                        help='writes the table for the documentation')
     parser.add_argument('--short', action='store_true',
                         help='stationary clouds, four seeds, 0.05 s')
-    parser.add_argument('--json', action='store_true')
     options = parser.parse_args()
     if options.short:
         vars(options).update(SHORT)

@@ -25,9 +25,7 @@ from collections.abc import Sequence
 import concurrent.futures
 import dataclasses
 import itertools
-import json
 import math
-import pathlib
 import sys
 from typing import Any
 
@@ -42,7 +40,6 @@ from virtco.solver import together
 from virtco_lab.sim import cloud
 from virtco_lab.sim import groups as group_model
 from virtco_lab.sim.figures import document
-from virtco_lab.sim.figures import record
 
 #: Groups that are planned together at most, as in the controller's window.
 MOST_GROUPS = 8
@@ -177,35 +174,23 @@ def run(column: online.Column, seed: int, budget_s: float, build_s: float,
         build_s=build_s, way=way), its_groups).mean_response_s - build_s
 
 
-def document_of(rows: Sequence[dict[str, Any]], command: str,
-                commit: str | None) -> str:
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """The table for the documentation."""
     return document.table(
         ('utilisation', 'built in, s', 'planned', 'response, s', 'saved, %'),
         [(f'{row["utilisation"]:g}', f'{row["build_s"]:g}', row['way'],
-          row['response_s'],
-          f'{row["saved_percent"]:+.1f} ± {row["half_percent"]:.1f}')
-         for row in rows]) + f'\n``{command}``: commit {commit}.\n'
+          row['response_s'], online.shown(row)) for row in rows])
 
 
 def _options() -> argparse.Namespace:
-    def numbers(text: str) -> list[float]:
-        return [float(part) for part in text.split(',')]
-
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--utilisations', type=numbers, default=[0.7, 0.9])
-    parser.add_argument('--build-s', type=numbers, default=[2.0, 10.0, 60.0])
+    parser = online.options_of(__doc__, 0.05)
+    parser.add_argument('--jobs', type=int, default=1, help='processes')
+    parser.add_argument('--utilisations', type=online.numbers,
+                        default=[0.7, 0.9])
+    parser.add_argument('--build-s', type=online.numbers,
+                        default=[2.0, 10.0, 60.0])
     parser.add_argument('--ways', default=','.join(WAYS),
                         type=lambda text: text.split(','))
-    parser.add_argument('--seeds', type=online.seeds_of, default=range(16),
-                        help='A..B, both included')
-    parser.add_argument('--budget', type=float, default=0.05,
-                        help='of each group, seconds by a counter of work')
-    parser.add_argument('--jobs', type=int, default=1, help='processes')
-    parser.add_argument('--table', type=pathlib.Path,
-                        help='writes the table for the documentation')
-    parser.add_argument('--json', action='store_true')
     return parser.parse_args()
 
 
@@ -221,24 +206,14 @@ def main() -> int:
                 found.append(list(pool.map(run, *zip(*(
                     (column, seed, options.budget, build_s, way)
                     for seed in options.seeds)))))
-                percent, half = online.compare(found[-1], found[0])
                 rows.append({
                     'utilisation': column.number, 'build_s': build_s,
-                    'way': way, 'response_s': float(np.mean(found[-1])),
-                    'saved_percent': 0.0 - percent, 'half_percent': half})
+                    'way': way, **online.saved(found[-1], found[0])})
                 if not options.json:
                     print('{utilisation:<5g} {build_s:5g} s {way:12s} '
-                          '{response_s:8.3f} s {saved_percent:+6.1f} ± '
-                          '{half_percent:.1f} %'.format(**rows[-1]),
-                          flush=True)
-    if options.table:
-        options.table.write_text(document_of(
-            rows, 'python -m benchmarks.replanning --seeds '
-            f'{options.seeds[0]}..{options.seeds[-1]}',
-            record.made_on(0.0)['commit']))
-    if options.json:
-        json.dump(rows, sys.stdout, indent=1)
-        print()
+                          '{response_s:8.3f} s'.format(**rows[-1]),
+                          online.shown(rows[-1]), '%', flush=True)
+    online.write(options, 'replanning', table(rows), rows)
     return 0
 
 

@@ -17,8 +17,6 @@ a run.
 import argparse
 from collections.abc import Sequence
 import dataclasses
-import json
-import pathlib
 import sys
 import time
 from typing import Any
@@ -32,7 +30,6 @@ from virtco_lab.sim import schemes
 from virtco_lab.sim import workloads
 from virtco_lab.sim.figures import document
 from virtco_lab.sim.figures import outcome
-from virtco_lab.sim.figures import record
 from virtco_lab.sim.figures import virtco as figures
 
 
@@ -64,48 +61,33 @@ def measure(name: str, options: argparse.Namespace
                      window_s, options.budget) for seed in options.seeds]
         response_s = [one['response_s'] for one in found]
         alone_s = alone_s or response_s
-        percent, half = online.compare(response_s, alone_s)
         rows.append({
             'workload': name, 'window_ms': window_ms,
-            'response_s': float(np.mean(response_s)),
-            'saved_percent': -percent, 'half_percent': half,
+            **online.saved(response_s, alone_s),
             **{key: float(np.mean([one[key] for one in found]))
                for key in ('plans', 'cpu_s')}})
     return rows
 
 
-def document_of(rows: Sequence[dict[str, Any]], command: str,
-                commit: str | None) -> str:
+def table(rows: Sequence[dict[str, Any]]) -> str:
     """The table for the documentation, a row for each workload."""
     windows = list(dict.fromkeys(row['window_ms'] for row in rows))[1:]
     lines: dict[str, list[outcome.Cell]] = {}
     for row in rows:
-        cells = lines.setdefault(row['workload'], [])
-        cells.append(row['response_s'] if row['window_ms'] is None else
-                     f'{row["saved_percent"]:+.1f} ± '
-                     f'{row["half_percent"]:.1f}')
+        lines.setdefault(row['workload'], []).append(
+            row['response_s'] if row['window_ms'] is None
+            else online.shown(row))
     return document.table(
         ('workload', 'no window, s', *(f'{window:g} ms, saved %'
                                        for window in windows)),
-        [(name, *cells) for name, cells in lines.items()]) + (
-        f'\n``{command}``: commit {commit}.\n')
+        [(name, *cells) for name, cells in lines.items()])
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--seeds', type=online.seeds_of, default=range(16),
-                        help='A..B, both included')
+    parser = online.options_of(__doc__, 0.25)
     parser.add_argument('--apart-ms', type=float, default=20.0)
     parser.add_argument('--windows-ms', default=[20.0, 50.0, 100.0],
-                        type=lambda text: [float(part)
-                                           for part in text.split(',')])
-    parser.add_argument('--budget', type=float, default=0.25,
-                        help='of each group, seconds by a counter of work')
-    parser.add_argument('--table', type=pathlib.Path,
-                        help='writes the table for the documentation')
-    parser.add_argument('--json', action='store_true')
+                        type=online.numbers)
     return parser.parse_args()
 
 
@@ -123,20 +105,11 @@ def main() -> int:
                 print(f'{name:20s} '
                       f'{"-" if window is None else f"{window:g}":>9s} '
                       f'{row["plans"]:6.1f} {row["response_s"]:11.3f} '
-                      f'{row["saved_percent"]:+8.1f} ± '
-                      f'{row["half_percent"]:<4.1f} {row["cpu_s"]:7.2f}',
+                      f'{online.shown(row):>15s} {row["cpu_s"]:7.2f}',
                       flush=True)
-    if options.table:
-        options.table.write_text(document_of(
-            rows, 'python -m benchmarks.window --seeds '
-            f'{options.seeds[0]}..{options.seeds[-1]} --apart-ms '
-            f'{options.apart_ms:g} --budget {options.budget:g}',
-            record.made_on(0.0)['commit']))
-    if options.json:
-        json.dump({'seeds': list(options.seeds),
-                   'apart_ms': options.apart_ms, 'rows': rows},
-                  sys.stdout, indent=1)
-        print()
+    online.write(options, f'window --apart-ms {options.apart_ms:g}',
+                 table(rows), {'seeds': list(options.seeds),
+                               'apart_ms': options.apart_ms, 'rows': rows})
     return 0
 
 
