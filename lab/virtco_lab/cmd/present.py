@@ -8,7 +8,6 @@ import json
 import pathlib
 from typing import Any
 
-import numpy as np
 from rich import console as rich_console
 from rich import table as rich_table
 
@@ -43,16 +42,8 @@ def print_table(title: str, columns: Sequence[str],
     for i, column in enumerate(columns):
         table.add_column(column, justify='right' if i else 'left')
     for row in rows:
-        table.add_row(*map(_cell, row))
+        table.add_row(*map(outcome.cell, row))
     console = rich_console.Console()
     if not console.is_terminal:
         console = rich_console.Console(width=200)
     console.print(table)
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return '–'
-    if isinstance(value, float | np.floating):
-        return f'{value:.4g}'
-    return str(value)

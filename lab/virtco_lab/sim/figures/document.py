@@ -52,7 +52,7 @@ def write_measured(directory: pathlib.Path, result: outcome.Outcome,
     if len(result.columns) > MOST_COLUMNS:
         lines = list(zip(*lines, strict=True))
     _path(directory, result.name).write_text(
-        f'{table(list(map(_cell, lines[0])), lines[1:])}\n'
+        f'{table(list(map(outcome.cell, lines[0])), lines[1:])}\n'
         f'{" ".join(result.notes)}\n\n'
         f'``{command}``: commit {made["commit"]}, {made["machine"]}.\n',
         encoding='utf-8')
@@ -65,17 +65,9 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[outcome.Cell]]
     text = io.StringIO()
     writer = csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator='\n')
     writer.writerow(columns)
-    writer.writerows([[_cell(value) for value in row] for row in rows])
+    writer.writerows([[outcome.cell(value) for value in row] for row in rows])
     lines = [f'   {line}' for line in text.getvalue().splitlines()]
     return '\n'.join(['.. csv-table::', '   :header-rows: 1', '', *lines, ''])
-
-
-def _cell(value: outcome.Cell) -> str:
-    if value is None:
-        return '–'
-    if isinstance(value, str):
-        return value
-    return f'{value:.0f}' if abs(value) >= 1000 else f'{value:.4g}'
 
 
 def write(directory: pathlib.Path, figures: Mapping[str, samples.Figure],

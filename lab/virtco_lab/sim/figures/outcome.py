@@ -115,6 +115,15 @@ class Saving:
         return f'{mean:.1f} [{low:.1f}, {high:.1f}]'
 
 
+def cell(value: Cell) -> str:
+    """Format a cell of a table, a number to four digits."""
+    if value is None:
+        return '–'
+    if isinstance(value, str):
+        return value
+    return f'{value:.0f}' if abs(value) >= 1000 else f'{value:.4g}'
+
+
 def spread(values: Sequence[float]) -> tuple[float, float]:
     """Return mean and sample standard deviation (0 for a single value)."""
     data = np.asarray(values, float)

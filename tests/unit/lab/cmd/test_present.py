@@ -39,13 +39,14 @@ def test_json_of_a_figure_names_its_plot(tmp_path, capsys):
 
 def test_names_stand_left_and_numbers_right_in_lines_of_any_length(capsys):
     present.print_table('T', ('name', 'value'), [
-        ('x' * 80, 'y' * 70), ('a', np.float64(1 / 3)), ('b', 12)])
+        ('x' * 80, 'y' * 70), ('a', np.float64(1 / 3)), ('b', 12),
+        ('c', 12345.6)])
     lines = capsys.readouterr().out.splitlines()
     rows = [[cell[1:-1] for cell in line.split('│')[1:-1]]
             for line in lines if '│' in line]
     assert rows == [
         ['x' * 80, 'y' * 70], ['a'.ljust(80), '0.3333'.rjust(70)],
-        ['b'.ljust(80), '12'.rjust(70)]]
+        ['b'.ljust(80), '12'.rjust(70)], ['c'.ljust(80), '12346'.rjust(70)]]
     assert 'name' in ''.join(lines) and 'value' in ''.join(lines)
 
 
