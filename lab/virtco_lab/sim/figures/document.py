@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import csv
 import io
+import json
 import pathlib
 
 import numpy as np
@@ -42,21 +43,26 @@ def write_measured(directory: pathlib.Path, result: outcome.Outcome,
                    made: Mapping[str, object], command: str) -> None:
     """Record a figure that was measured, not simulated, and write its table.
 
-    Nothing compares it: another machine measures something else.
+    Nothing compares its numbers: another machine measures something else.
 
     :param command: command that made it.
     """
     record.write(directory, {**result.to_dict(), 'made': made,
                              'command': command, **result.runs})
-    lines: list[tuple[outcome.Cell, ...]] = [result.columns, *result.rows]
-    if len(result.columns) > MOST_COLUMNS:
+    for name, text in ((result.name, _measured(directory, result.name)),
+                       (TARGETS, targets(directory))):
+        _path(directory, name).write_text(text, encoding='utf-8')
+
+
+def _measured(directory: pathlib.Path, name: str) -> str:
+    """Format the table of a record of the testbed, with its notes."""
+    found = json.loads((directory / f'{name}.json').read_text('utf-8'))
+    lines = [found['columns'], *found['rows']]
+    if len(found['columns']) > MOST_COLUMNS:
         lines = list(zip(*lines, strict=True))
-    _path(directory, result.name).write_text(
-        f'{table(list(map(outcome.cell, lines[0])), lines[1:])}\n'
-        f'{" ".join(result.notes)}\n\n'
-        f'``{command}``: commit {made["commit"]}, {made["machine"]}.\n',
-        encoding='utf-8')
-    _path(directory, TARGETS).write_text(targets(directory), encoding='utf-8')
+    return (f'{table(list(map(outcome.cell, lines[0])), lines[1:])}\n'
+            f'{" ".join(found["notes"])}\n\n``{found["command"]}``: commit '
+            f'{found["made"]["commit"]}, {found["made"]["machine"]}.\n')
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[outcome.Cell]]
@@ -91,6 +97,8 @@ def _tables(directory: pathlib.Path, figures: Mapping[str, samples.Figure],
     """Format the tables of recorded figures, and those of all records."""
     texts = {name: fragment(figures[name], record.read(directory, name))
              for name in names if (directory / f'{name}.json').exists()}
+    texts |= {path.stem: _measured(directory, path.stem)
+              for path in directory.glob('emulated-*.json')}
     texts |= {
         TARGETS: targets(directory),
         'statements': table(statements.COLUMNS, statements.rows(directory)),

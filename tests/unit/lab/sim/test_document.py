@@ -3,12 +3,14 @@
 """What the documentation tells of made-up records."""
 
 import json
+import shutil
 
 import pytest
 
 from virtco_lab.sim.figures import document
 from virtco_lab.sim.figures import outcome
 from virtco_lab.sim.figures import record
+from virtco_lab.sim.figures import statements
 
 
 def told(directory, name, **values):
@@ -78,3 +80,18 @@ def test_a_wide_table_is_turned_on_its_side(tmp_path, n_columns, head):
     assert (written['command'], written['runs']) == ('made', [1])
     assert (tmp_path / 'targets.inc').read_text() == document.targets(
         tmp_path)
+
+
+def test_a_table_of_the_testbed_is_compared_with_its_record(
+        tmp_path, monkeypatch):
+    monkeypatch.setattr(statements, 'errata_rows', lambda: [])
+    for suffix in ('json', 'inc'):
+        shutil.copy(record.DIRECTORY / f'emulated-training-2.{suffix}',
+                    tmp_path)
+    path = tmp_path / 'emulated-training-2.inc'
+    text = path.read_text()
+    document.write(tmp_path, {}, ())
+    assert path.read_text() == text
+    assert document.outdated(tmp_path, {}, ()) == []
+    path.write_text(text.replace('"order"', '"other"'))
+    assert document.outdated(tmp_path, {}, ()) == [path]
