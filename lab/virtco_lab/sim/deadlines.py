@@ -126,14 +126,12 @@ class _Promises:
         size_s = port_s(self._sim, [c])[0]
         alone_s = float(size_s.max())
         left_s = float(self._load.deadlines_s[c] - self._sim.now_s)
-        if self._withheld is not None and self._withheld.holds(
-                alone_s, left_s):
-            if is_new:
-                self._withheld.note(alone_s, True)
-            return False
-        fits = deadlines.fits(self._claims(self._promised), size_s, left_s)
-        if is_new and self._withheld is not None:
-            self._withheld.note(alone_s, fits)
+        withheld = self._withheld
+        is_held = withheld is not None and withheld.holds(alone_s, left_s)
+        fits = not is_held and deadlines.fits(
+            self._claims(self._promised), size_s, left_s)
+        if is_new and withheld is not None:
+            withheld.note(alone_s, is_held or fits)
         if fits:
             self._promised.append(c)
         return fits
@@ -165,23 +163,20 @@ def run(load: Load, *, withholds: bool = True, asks_again: bool = True
     sim = simulation.Simulation(load.cap_bps, simulation.Config('mrtf'),
                                 load.demands)
     promises = _Promises(sim, load, withholds)
-    n_coflows = len(load.demands)
+    n_coflows, due_s = len(load.demands), load.deadlines_s
     at_launch, later = (np.zeros(n_coflows, bool) for _ in range(2))
-    waiting: list[int] = []
     n_arrived = 0
     while n_arrived < n_coflows or sim.n_live:
-        waiting = [c for c in waiting if not sim.ended(c)
-                   and load.deadlines_s[c] > sim.now_s]
-        for c in waiting if asks_again else []:
-            later[c] = promises.ask(c, False)
-        waiting = [c for c in waiting if not later[c]]
+        is_waiting = ((sim.now_s < due_s) & (due_s < math.inf)
+                      & np.isnan(sim.state.end_s) & ~at_launch & ~later)
+        if asks_again:
+            for c in np.flatnonzero(is_waiting[:n_arrived]).tolist():
+                later[c] = promises.ask(c, False)
         while n_arrived < n_coflows and (
                 load.arrivals_s[n_arrived] <= sim.now_s):
             sim.start(n_arrived)
-            if load.deadlines_s[n_arrived] < math.inf:
+            if due_s[n_arrived] < math.inf:
                 at_launch[n_arrived] = promises.ask(n_arrived, True)
-                if not at_launch[n_arrived]:
-                    waiting.append(n_arrived)
             n_arrived += 1
         _put_hopeless_last(sim, load, n_arrived)
         until_s = min(promises.guarantee(),
