@@ -141,8 +141,8 @@ FIGURES = (
         'orchestra-fig11', 'Cornet that knows its racks (Orchestra Fig. 11)',
         tuple(RACKS), _figure11_run, samples.by_setting('racks', (
             ('unaware s', 'unaware'), ('aware s', 'aware'),
-            ('unaware / aware', lambda found, setting: outcome.shown(
-                found.ratios(setting, 'unaware', setting, 'aware'))),
+            ('unaware / aware', samples.shown(
+                samples.ratio('unaware', 'aware'))),
             ('bound s', _racks_bound_s),
             ('aware above it %', lambda found, setting: 100 * (
                 found.mean(setting, 'aware') / _racks_bound_s(found, setting)

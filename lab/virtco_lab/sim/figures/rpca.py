@@ -251,7 +251,7 @@ def figure(number: int | str, title: str, first: str, settings: Sequence[str],
     :param y_label: name of the y axis; another one than :data:`OVER` draws
         all series as they are.
     """
-    series = {name: functools.partial(_over_baseline, name)
+    series = {name: samples.ratio(name, 'baseline')
               if y_label == OVER and name in _RELATIVE else name
               for name in names}
     return samples.Figure(
@@ -262,11 +262,6 @@ def figure(number: int | str, title: str, first: str, settings: Sequence[str],
                 name: its for name, its in series.items()
                 if y_label != OVER or name in _RELATIVE}, log_y)),
         (note,), short=short, seeded=seeded)
-
-
-def _over_baseline(name: str, found: samples.Samples, setting: str
-                   ) -> list[float]:
-    return found.ratios(setting, name, setting, 'baseline')
 
 
 FIGURES = (

@@ -159,6 +159,15 @@ def shown(values: Values, factor: float = 1.0
         [factor * value for value in found.numbers(setting, values)])
 
 
+def ratio(series: str, other: str, of: str | None = None) -> Values:
+    """Build the function of a series' numbers over those of another one.
+
+    :param of: setting of the other one; None: the same.
+    """
+    return lambda found, setting: found.ratios(setting, series, of or setting,
+                                               other)
+
+
 def averages(kind: str, title: str, x_label: str, y_label: str,
              series: Mapping[str, Values], log_y: bool = False) -> Panel:
     """Build the function that draws means and deviations at each setting.

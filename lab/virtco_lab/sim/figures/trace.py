@@ -28,9 +28,7 @@ PROTOTYPE = {
 N_PORTS, N_COFLOWS, DURATION_S = 60, 105, 720.0
 
 
-@functools.lru_cache(maxsize=2)
-def _published(path: pathlib.Path) -> traces.Trace:
-    return traces.read(path)
+_published = functools.lru_cache(maxsize=2)(traces.read)
 
 
 def _run(setting: str, seed: int, path: pathlib.Path | None = None
