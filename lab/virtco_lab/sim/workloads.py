@@ -20,6 +20,7 @@ Everything is drawn from a seed. These definitions fill gaps in the papers:
 """
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -98,18 +99,11 @@ def draw(name: str, rng: np.random.Generator, *, n_vms: int, shape: str,
 
 def _pairs(rng: np.random.Generator, n_vms: int, shape: str, shuffle: bool
            ) -> list[tuple[int, int]]:
-    if shuffle:
-        half = n_vms // 2
-        every = [(src, dst) for src in range(half)
-                 for dst in range(half, n_vms)]
-    else:
-        every = [(src, dst) for src in range(n_vms) for dst in range(n_vms)
-                 if src != dst]
-    if shape == 'dense':
-        count = len(every)
-    else:
-        per_vm = 1 if shape == 'sparse' else MEDIUM_FLOWS_PER_VM
-        count = min(len(every), n_vms * per_vm)
+    half = n_vms // 2
+    every = list(itertools.product(range(half), range(half, n_vms))
+                 if shuffle else itertools.permutations(range(n_vms), 2))
+    per_vm = {'sparse': 1, 'medium': MEDIUM_FLOWS_PER_VM, 'dense': n_vms}
+    count = min(len(every), n_vms * per_vm[shape])
     chosen = rng.choice(len(every), size=count, replace=False)
     return [every[i] for i in chosen]
 
