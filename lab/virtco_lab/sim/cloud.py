@@ -90,8 +90,8 @@ def simulate(hosts: Sequence[cluster.Host],
              groups: Sequence[group_model.Group], scheme: schemes.Scheme, *,
              seed: int = 0, config: simulation.Config | None = None,
              budget_s: float = BUDGET_S, leave: bool = True,
-             on_plan: Callable[[], object] | None = None,
-             on_planned: Callable[[], object] | None = None) -> Result:
+             on_plan: Callable[[], object] = lambda: None,
+             on_planned: Callable[[], object] = lambda: None) -> Result:
     """Run groups through a datacentre.
 
     :param seed: seed of the planner.
@@ -110,8 +110,8 @@ def simulate(hosts: Sequence[cluster.Host],
 
 
 def serve(cloud: '_Cloud', groups: Sequence[group_model.Group],
-          on_plan: Callable[[], object] | None = None,
-          on_planned: Callable[[], object] | None = None) -> Result:
+          on_plan: Callable[[], object] = lambda: None,
+          on_planned: Callable[[], object] = lambda: None) -> Result:
     """Run groups through a cloud, see :func:`simulate`."""
     window_s = cloud.scheme.window_s
     todo = collections.deque(sorted(groups, key=lambda g: g.arrival_s))
@@ -126,8 +126,7 @@ def serve(cloud: '_Cloud', groups: Sequence[group_model.Group],
         while todo and todo[0].arrival_s <= cloud.sim.now_s:
             waiting.append(todo.popleft())
         while batch := _batch(waiting, window_s, cloud.sim.now_s):
-            if on_plan is not None:
-                on_plan()
+            on_plan()
             try:
                 placed = _place(cloud, batch)
             except exception.PlacementInfeasible:
@@ -135,8 +134,7 @@ def serve(cloud: '_Cloud', groups: Sequence[group_model.Group],
                         or cloud.next_room_s() < math.inf):
                     raise
                 break
-            if on_planned is not None:
-                on_planned()
+            on_planned()
             for _ in range(placed):
                 waiting.popleft()
     cloud.run(math.inf)
