@@ -27,6 +27,7 @@ class Bed:
         queues that hold the windows of all flows of a hypervisor.
     :ivar segments: most segments in a super-packet of a hypervisor; None for
         the kernel's limit.
+    :ivar pairs_bps: rates of pairs of hypervisors, by (sender, receiver).
     :ivar link_bps: rate of every cable as controller and edge modules are
         told.
     :ivar slots: slots of each hypervisor, 1 vCPU and 512 MB each.
@@ -41,6 +42,8 @@ class Bed:
     bucket_bytes: int | None = None
     queue_s: float | None = None
     segments: int | None = None
+    pairs_bps: Mapping[tuple[str, str], float] = dataclasses.field(
+        default_factory=dict)
     link_bps: float = 0.0
     slots: int = 1
     has_nova: bool = False

@@ -39,6 +39,10 @@ DATA_NET = ipaddress.ip_network('10.0.0.0/8')
 _VM_OFFSET = 1 << 16
 _MGMT_NET = ipaddress.ip_network('172.30.0.0/16')
 _RTO_MIN_MS = 3_000
+_FIRST_PAIR_MINOR = 0x20
+# After the filter of small packets, which the kernel numbers 49152.
+_PAIR_PRIO = 60000
+_PAIR_BURST_BYTES = 6000
 #: Longest name of a Linux interface, less ``-down``.
 _MOST_NAME = 10
 _EARLY_RETRANS = pathlib.Path('/proc/sys/net/ipv4/tcp_early_retrans')
@@ -110,6 +114,8 @@ class Fabric:
                     VM_BRIDGE, UPLINK_DEV), bed.segments)
         for root in bed.plane.roots:
             self._add_switch(root, CORE_BRIDGE)
+        if bed.pairs_bps:
+            self.set_pair_rates(bed.pairs_bps, 'add')
 
     def set_switch_uplink(self, name: str, uplink: tree.Uplink,
                           verb: str = 'replace') -> None:
@@ -120,6 +126,33 @@ class Fabric:
                                    self.bed.queue_s, verb)
             for way, rate_bps in (('up', uplink.up_bps),
                                   ('down', uplink.down_bps))])
+
+    def set_pair_rates(self, rates_bps: collections.abc.Mapping[
+            tuple[str, str], float], verb: str = 'change') -> None:
+        """Give pairs their rates; open connections go on with them.
+
+        Each sender's ingress of the core has a class per receiver.
+
+        :param rates_bps: by (sender, receiver), no more than their cables'.
+        """
+        minors = {host: f'1:{number:x}' for number, host in enumerate(
+            self.hypervisors, _FIRST_PAIR_MINOR)}
+        lines = []
+        for (src, dst), rate_bps in rates_bps.items():
+            dev, minor = shaping.ifb_name(src), minors[dst]
+            rate = max(1, round(rate_bps))
+            lines.append(
+                f'class {verb} dev {dev} parent 1:9 classid {minor} htb '
+                f'rate {rate}bit ceil {rate}bit burst {_PAIR_BURST_BYTES} '
+                f'cburst {_PAIR_BURST_BYTES} quantum 3000 prio 1')
+            if verb == 'add':
+                lines += [
+                    f'qdisc add dev {dev} parent {minor} bfifo limit '
+                    f'{shaping.QUEUE_BYTES}',
+                    f'filter add dev {dev} parent 1: protocol ip prio '
+                    f'{_PAIR_PRIO} u32 match ip dst '
+                    f'{self.hypervisors[dst].address}/32 flowid {minor}']
+        shaping.run_batch(self.core, lines)
 
     def switches_bytes(self) -> int:
         """Read the bytes sent over uplinks of switches, both directions."""

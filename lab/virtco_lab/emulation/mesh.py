@@ -3,8 +3,8 @@
 """Hosts that hold TCP connections to each other, with a rate for each pair.
 
 As MPI holds them: every host sends to every other one over a connection that
-stands before the first message. In the core, each host's ingress has a class
-per destination, so the rate of any pair can be changed under traffic.
+stands before the first message. The rate of any pair can be changed under
+traffic.
 """
 
 from collections.abc import Iterator
@@ -24,14 +24,9 @@ from virtco.advise import trees
 from virtco_lab.emulation import bed
 from virtco_lab.emulation import fabric as fabric_module
 from virtco_lab.emulation import namespaces
-from virtco_lab.emulation import shaping
 
 Matrix = npt.NDArray[np.float64]
 
-_FIRST_MINOR = 0x20
-# After the filter of small packets, which the kernel numbers 49152.
-_PRIO = 60000
-_BURST_BYTES = 6000
 _CHUNK = bytes(1 << 16)
 _TIMEOUT_S = 120.0
 _DONE = b'.'
@@ -53,14 +48,14 @@ class Mesh:
     def built(self) -> Iterator['Mesh']:
         """Build the hosts with one rate for all pairs; remove them at last."""
         n_hosts = len(self.names)
-        with (fabric_module.built(bed.Bed(dict.fromkeys(
-                  self.names, self.rate_bps))) as self._fabric,
+        with (fabric_module.built(bed.Bed(
+                  dict.fromkeys(self.names, self.rate_bps),
+                  pairs_bps=dict.fromkeys(itertools.permutations(
+                      self.names, 2), self.rate_bps))) as self._fabric,
               contextlib.ExitStack() as stack,
               concurrent.futures.ThreadPoolExecutor(
                   2 * n_hosts) as self._pool):
             self.run = self._fabric.run
-            self.set_rates(np.full((n_hosts, n_hosts), self.rate_bps),
-                           'add')
             for pair in itertools.permutations(range(n_hosts), 2):
                 self._connect(*pair, stack)
             yield self
@@ -70,29 +65,11 @@ class Mesh:
         """IPv4 address of each host in the data network, in order of names."""
         return [self._fabric.hypervisors[name].address for name in self.names]
 
-    def set_rates(self, rates_bps: Matrix, verb: str = 'change') -> None:
+    def set_rates(self, rates_bps: Matrix) -> None:
         """Give every pair its rate; open connections go on with it."""
-        lines = []
-        for src, name in enumerate(self.names):
-            dev = shaping.ifb_name(name)
-            for dst, other in enumerate(self.names):
-                if src == dst:
-                    continue
-                rate = max(1, round(float(rates_bps[src, dst])))
-                minor = f'1:{_FIRST_MINOR + dst:x}'
-                lines.append(
-                    f'class {verb} dev {dev} parent 1:9 classid {minor} htb '
-                    f'rate {rate}bit ceil {rate}bit burst {_BURST_BYTES} '
-                    f'cburst {_BURST_BYTES} quantum 3000 prio 1')
-                if verb == 'add':
-                    address = self._fabric.hypervisors[other].address
-                    lines += [
-                        f'qdisc add dev {dev} parent {minor} '
-                        'bfifo limit 4194304',
-                        f'filter add dev {dev} parent 1: protocol ip prio '
-                        f'{_PRIO} u32 match ip dst {address}/32 flowid '
-                        f'{minor}']
-        shaping.run_batch(self._fabric.core, lines)
+        self._fabric.set_pair_rates({
+            (self.names[src], self.names[dst]): float(rates_bps[src, dst])
+            for src, dst in itertools.permutations(range(len(self.names)), 2)})
 
     def _connect(self, src: int, dst: int, stack: contextlib.ExitStack
                  ) -> None:

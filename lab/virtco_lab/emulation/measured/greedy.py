@@ -21,8 +21,6 @@ from virtco.model import snapshot
 from virtco_lab.emulation import bed as bed_module
 from virtco_lab.emulation import display as displays
 from virtco_lab.emulation import extent
-from virtco_lab.emulation import fabric
-from virtco_lab.emulation import shaping
 from virtco_lab.emulation import traffic
 from virtco_lab.emulation import transfers
 from virtco_lab.emulation.measured import bed as beds
@@ -50,11 +48,11 @@ def figure9(options: extent.Options, display: displays.Display
     """Compare greedy, the optimum and virtco, by measured rates and real TCP.
     """
     unit_bps = options.rate_bps / 10
-    bed = beds.Bed(bed_module.Bed(dict.fromkeys(
-        MACHINES, 40 * options.rate_bps)))
+    bed = beds.Bed(bed_module.Bed(
+        dict.fromkeys(MACHINES, 40 * options.rate_bps), pairs_bps={
+            pair: FAST.get(pair, 1.0) * unit_bps
+            for pair in itertools.permutations(MACHINES, 2)}))
     with bed.built():
-        for machine in MACHINES:
-            _limit_pipes(bed, machine, unit_bps)
         display.say('measuring the paths')
         rates_bps = _rates_bps(bed)
         sizes = {pair: round(
@@ -105,25 +103,6 @@ def _unmet(times: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
         found.append(f'virtco takes {ours_s:.2f} s, the optimum '
                      f'{best_s:.2f}')
     return tuple(found)
-
-
-def _limit_pipes(bed: beds.Bed, machine: str, unit_bps: float) -> None:
-    """Limit each path of a machine by a class at its end of the cable."""
-    dev = fabric.UPLINK_DEV
-    lines = [f'qdisc add dev {dev} root handle 1: htb']
-    for number, other in enumerate(MACHINES, 1):
-        if other == machine:
-            continue
-        rate = round(FAST.get((machine, other), 1.0) * unit_bps)
-        address = bed.fabric.hypervisors[other].address
-        lines += [
-            f'class add dev {dev} parent 1: classid 1:{number} htb rate '
-            f'{rate}bit ceil {rate}bit burst 16k cburst 16k quantum 65536',
-            f'qdisc add dev {dev} parent 1:{number} bfifo limit '
-            f'{shaping.QUEUE_BYTES}',
-            f'filter add dev {dev} parent 1: protocol ip u32 match ip dst '
-            f'{address}/32 flowid 1:{number}']
-    shaping.run_batch(bed.fabric.hypervisors[machine].namespace, lines)
 
 
 def _rates_bps(bed: beds.Bed) -> dict[Pair, float]:

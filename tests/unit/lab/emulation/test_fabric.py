@@ -90,6 +90,30 @@ def test_short_queues_are_at_both_ends_of_a_cable(kernel):
     assert 'htb' not in str(kernel.story)
 
 
+def test_pairs_have_classes_of_their_own_whose_rates_change(kernel):
+    one = fabric.Fabric('abc123')
+    one.build(beds.Bed(dict.fromkeys(('h0', 'h1'), 8e6), pairs_bps={
+        ('h0', 'h1'): 8e6, ('h1', 'h0'): 2e6}))
+    assert kernel.story[-1] == (CORE, 'tc', [
+        line for dev, minor, address, rate in (
+            ('ifb-h0', '1:21', '10.0.0.2', 8_000_000),
+            ('ifb-h1', '1:20', '10.0.0.1', 2_000_000))
+        for line in (
+            f'class add dev {dev} parent 1:9 classid {minor} htb rate '
+            f'{rate}bit ceil {rate}bit burst 6000 cburst 6000 quantum 3000 '
+            'prio 1',
+            f'qdisc add dev {dev} parent {minor} bfifo limit 4194304',
+            f'filter add dev {dev} parent 1: protocol ip prio 60000 u32 '
+            f'match ip dst {address}/32 flowid {minor}')])
+    # A class has a rate above nothing; what is under way goes on.
+    one.set_pair_rates({('h0', 'h1'): 0.2, ('h1', 'h0'): 1.5e6})
+    assert kernel.story[-1] == (CORE, 'tc', [
+        f'class change dev {dev} parent 1:9 classid {minor} htb rate '
+        f'{rate}bit ceil {rate}bit burst 6000 cburst 6000 quantum 3000 prio 1'
+        for dev, minor, rate in (('ifb-h0', '1:21', 1),
+                                 ('ifb-h1', '1:20', 1_500_000))])
+
+
 def _shaped(verb, dev, rate):
     return (f'qdisc {verb} dev {dev} root tbf rate {rate}bit burst 16384 '
             'limit 1048576')

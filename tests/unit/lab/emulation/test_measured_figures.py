@@ -74,6 +74,8 @@ class Bed:
     def built(self):
         if self._bed.plane.roots:
             self._say(str(self._bed.plane))
+        if self._bed.pairs_bps:
+            self._say(str(sorted(self._bed.pairs_bps.items())))
         if self._bed.segments:
             self._say(f'{self._bed.segments} segments')
         yield self
@@ -128,8 +130,6 @@ def _story(monkeypatch):
     monkeypatch.setattr(measured.bed, 'Bed', Bed)
     for module in (crosstraffic, stability, trains):
         monkeypatch.setattr(module, 'time', clock)
-    monkeypatch.setattr(greedy.shaping, 'run_batch', lambda name, lines: (
-        made.append(f'{name}: {lines}')))
 
     @contextlib.contextmanager
     def running(connections):

@@ -30,6 +30,10 @@ def _story(monkeypatch):
                 made.append((host, bed.rates_bps[host]))
                 self.hypervisors[host] = types.SimpleNamespace(
                     namespace=f'ns-{host}', address=f'127.0.0.{number + 1}')
+            made.append(bed.pairs_bps)
+
+        def set_pair_rates(self, rates_bps):
+            made.append(rates_bps)
 
     monkeypatch.setattr(mesh_module.namespaces, 'new_run', lambda: 'abc123')
     monkeypatch.setattr(mesh_module.namespaces, 'call',
@@ -38,8 +42,6 @@ def _story(monkeypatch):
     monkeypatch.setattr(fabric.janitor, 'Janitor', lambda run: (
         types.SimpleNamespace(dismiss=lambda: made.append('dismissed'))))
     monkeypatch.setattr(fabric, 'Fabric', Fabric)
-    monkeypatch.setattr(mesh_module.shaping, 'run_batch', lambda *words: (
-        made.append(words)))
     return made
 
 
@@ -55,23 +57,9 @@ def test_each_pair_has_a_class_of_its_own_and_all_is_removed(story):
         assert found.addresses == ['127.0.0.1', '127.0.0.2']
         built = list(story)
         found.set_rates(np.array([[0, 0.2], [1.5e6, 0]]))
-    assert built == [('h0', 8e6), ('h1', 8e6), ('core', [
-        line for dev, minor, address in (('ifb-h0', '1:21', '127.0.0.2'),
-                                         ('ifb-h1', '1:20', '127.0.0.1'))
-        for line in (
-            f'class add dev {dev} parent 1:9 classid {minor} htb rate '
-            '8000000bit ceil 8000000bit burst 6000 cburst 6000 quantum 3000 '
-            'prio 1',
-            f'qdisc add dev {dev} parent {minor} bfifo limit 4194304',
-            f'filter add dev {dev} parent 1: protocol ip prio 60000 u32 '
-            f'match ip dst {address}/32 flowid {minor}')])]
-    # A class has a rate above nothing; what is under way goes on.
-    assert story[3:] == [('core', [
-        f'class change dev {dev} parent 1:9 classid {minor} htb rate '
-        f'{rate}bit ceil {rate}bit burst 6000 cburst 6000 quantum 3000 prio 1'
-        for dev, minor, rate in (('ifb-h0', '1:21', 1),
-                                 ('ifb-h1', '1:20', 1_500_000))]),
-        'dismissed']
+    pairs = [('h0', 'h1'), ('h1', 'h0')]
+    assert built == [('h0', 8e6), ('h1', 8e6), dict.fromkeys(pairs, 8e6)]
+    assert story[3:] == [dict(zip(pairs, (0.2, 1.5e6))), 'dismissed']
 
 
 def test_every_host_is_connected_to_every_other_one(mesh):
@@ -194,7 +182,7 @@ def test_an_end_that_is_gone_is_named(mesh, is_sender):
 
 
 def test_what_fails_while_it_is_built_is_removed(story, monkeypatch):
-    monkeypatch.setattr(mesh_module.shaping, 'run_batch', lambda *_: 1 / 0)
+    monkeypatch.setattr(mesh_module.namespaces, 'connect', lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError), contextlib.ExitStack() as stack:
         stack.enter_context(mesh_module.Mesh(2, 8e6).built())
     assert story[-1] == 'dismissed'
