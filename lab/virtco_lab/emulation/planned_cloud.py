@@ -12,6 +12,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
 import uuid
 
 import tenacity
@@ -51,55 +52,52 @@ class PlannedCloud:
 
         :raises virtco.exception.PlacementInfeasible: when one fits nowhere.
         """
-        n_slots = self._flavors[flavor]
-        reservation = uuid.uuid4().hex
-        servers = []
-        for row in range(n_vms):
-            made = str(uuid.uuid4())
-            chosen = self._ask(made, name, row, n_vms, hints, n_slots,
-                               reservation, project)
-            self._free[chosen] -= n_slots
-            self._slots[made] = n_slots
-            servers.append(nova_client.Server(
-                made, f'{name}-{row}', 'ACTIVE', row, chosen))
-        for server in servers:
-            self._notify('instance.create.end', {
-                'uuid': server.uuid, 'host': server.host})
-        return servers
+        return self.tell(self.boot(name, [None] * n_vms, flavor), name, hints,
+                         project)
 
-    def boot(self, name: str, hosts: Sequence[str], flavor: str
+    def boot(self, name: str, hosts: Sequence[str | None], flavor: str
              ) -> list[nova_client.Server]:
         """Start a server on each of these hosts, unknown to the controller.
+
+        :param hosts: None is a server that :meth:`tell` places.
         """
-        servers = []
-        for row, host in enumerate(hosts):
-            server = nova_client.Server(str(uuid.uuid4()), f'{name}-{row}',
-                                        'ACTIVE', row, host)
+        servers = [nova_client.Server(str(uuid.uuid4()), f'{name}-{row}',
+                                      'ACTIVE', row, host)
+                   for row, host in enumerate(hosts)]
+        for server in servers:
             self._slots[server.uuid] = self._flavors[flavor]
-            self._free[host] -= self._slots[server.uuid]
-            servers.append(server)
+            self._take(server)
         return servers
 
-    def tell(self, servers: Sequence[nova_client.Server], name: str,
-             hints: dict[str, str], project: str = _PROJECT) -> None:
-        """Ask the controller to place servers that run already.
+    def _take(self, server: nova_client.Server) -> None:
+        if server.host is not None:
+            self._free[server.host] -= self._slots[server.uuid]
 
-        Each may only be on its own host. All slots of the host are offered as
-        free: the controller subtracts its own bookings.
+    def tell(self, servers: Sequence[nova_client.Server], name: str,
+             hints: dict[str, str], project: str = _PROJECT
+             ) -> list[nova_client.Server]:
+        """Ask the controller to place servers; return them with their hosts.
+
+        One that runs already may only be on its own host. All slots of the
+        host are offered as free: the controller subtracts its own bookings.
 
         :raises virtco.exception.PlacementInfeasible: when it does not place
             one of them.
         """
         reservation = uuid.uuid4().hex
+        placed = []
         for row, server in enumerate(servers):
-            assert server.host is not None
-            n_slots = self._slots[server.uuid]
-            self._ask(server.uuid, name, row, len(servers), hints, n_slots,
-                      reservation, project,
-                      {server.host: self._slots_per_host})
-        for server in servers:
+            chosen = self._ask(
+                server.uuid, name, row, len(servers), hints,
+                self._slots[server.uuid], reservation, project,
+                {server.host: self._slots_per_host} if server.host else None)
+            placed.append(dataclasses.replace(server, host=chosen))
+            if server.host is None:
+                self._take(placed[-1])
+        for server in placed:
             self._notify('instance.create.end', {
                 'uuid': server.uuid, 'host': server.host})
+        return placed
 
     def wait_active(self, servers: Iterable[nova_client.Server],
                     on_count: Callable[[int], object] = lambda count: None
