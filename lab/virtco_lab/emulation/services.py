@@ -89,14 +89,9 @@ def start_controller(fabric: fabric_module.Fabric, state: pathlib.Path,
         'probe': {'interval_s': 0.2, 'freshness_s': 3600,
                   'max_link_share': 1},
     }
-    config = state / 'controller.conf'
-    config.write_text(process.ini(groups | {
+    return _start('virtco-controller', 'controller', groups | {
         group: {**groups.get(group, {}), **some}
-        for group, some in options.items()}))
-    return process.Child(
-        'virtco-controller',
-        [process.script('virtco-controller'), '--config-file', str(config)],
-        logs / 'controller.log', namespace=fabric.control)
+        for group, some in options.items()}, state, logs, fabric.control)
 
 
 def start_edge(fabric: fabric_module.Fabric, host: str, rate_bps: float,
@@ -104,8 +99,7 @@ def start_edge(fabric: fabric_module.Fabric, host: str, rate_bps: float,
     """Start ``virtco-edge`` on a hypervisor, with a static list of ports."""
     hypervisor = fabric.hypervisors[host]
     write_ports(fabric, host, state)
-    config = state / f'edge-{host}.conf'
-    config.write_text(process.ini({
+    return _start(f'virtco-edge on {host}', f'edge-{host}', {
         'edge': {'host': host, 'controller_url': controller_url(fabric),
                  'uplink_dev': fabric_module.UPLINK_DEV,
                  'link_egress_bps': round(rate_bps),
@@ -121,11 +115,21 @@ def start_edge(fabric: fabric_module.Fabric, host: str, rate_bps: float,
                  'leaf_min_bytes': 8 * 2 ** 20},
         'probe': {'enabled': True, 'address': hypervisor.address,
                   'port': _PROBE_PORT},
-    }))
+    }, state, logs, hypervisor.namespace)
+
+
+def _start(what: str, name: str, options: process.Options,
+           state: pathlib.Path, logs: pathlib.Path, namespace: str
+           ) -> process.Child:
+    """Write a configuration file, and start a program of the product by it.
+
+    :param what: name of the process, which begins with the program's.
+    """
+    config = state / f'{name}.conf'
+    config.write_text(process.ini(options))
     return process.Child(
-        f'virtco-edge on {host}',
-        [process.script('virtco-edge'), '--config-file', str(config)],
-        logs / f'edge-{host}.log', namespace=hypervisor.namespace)
+        what, [process.script(what.split()[0]), '--config-file', str(config)],
+        logs / f'{name}.log', namespace=namespace)
 
 
 def start_nova(fabric: fabric_module.Fabric, slots: int,
