@@ -82,7 +82,7 @@ def run_emulated(testbed: testbed_module.Testbed,
     observer.step(f'sending {units.format_size(total_bytes)}')
     outcome, usage, busy_fraction = send(
         testbed, job, scheme,
-        lambda received: observer.moved(sum(received), total_bytes))
+        lambda progress: observer.moved(sum(progress.received), total_bytes))
     unpaced_s = prediction.simulate_as_taken(
         placed, usable_bps, scheme.order, outcome.ccts_s)
     result = results.SchemeResult(
@@ -106,10 +106,10 @@ def run_emulated(testbed: testbed_module.Testbed,
 
 def send(testbed: testbed_module.Testbed, job: traffic.Job,
          scheme: schemes.Scheme, on_progress: collections.abc.Callable[
-             [list[int]], object] = lambda received: None,
+             [traffic.Progress], object] = lambda progress: None,
          beside: contextlib.AbstractContextManager[object]
          = contextlib.nullcontext()
-         ) -> tuple[transfers.Outcome, starvation.Usage, float]:
+         ) -> tuple[traffic.Outcome, starvation.Usage, float]:
     """Send a job's bytes; the edges are left out where the order is fair.
 
     :param beside: is entered while the bytes are sent.

@@ -5,8 +5,8 @@
 One process moves the bytes of all VMs, on sockets that it made inside their
 namespaces: a socket keeps the namespace it was made in, and a process per VM
 would cost more than the traffic itself. Run as a module it reads a job, one
-JSON line, opens all connections and prints ``ready``; at the line ``go`` the
-coflows start, and it reports as JSON lines.
+JSON line, opens all connections and prints its first :class:`Progress`; at
+the line ``go`` the coflows start, and it reports as JSON lines.
 
 A coflow's completion time is from its start to the last byte of its last
 flow at the receiver.
@@ -15,7 +15,6 @@ flow at the receiver.
 import collections
 import collections.abc
 import dataclasses
-import json
 import os
 import resource
 import select
@@ -89,14 +88,29 @@ class Job:
     local_bps: float | None = None
     bin_s: float = 0.1
 
-    def to_json(self) -> str:
-        """Encode the job as a line of input for the traffic process."""
-        return json.dumps(dataclasses.asdict(self))
 
-    @classmethod
-    def from_json(cls, text: str) -> 'Job':
-        """Decode a line that :meth:`to_json` made."""
-        return msgspec.json.decode(text, type=cls)
+class Progress(msgspec.Struct, frozen=True, tag='progress'):
+    """Report of a job under way.
+
+    :ivar received: bytes received so far of each coflow.
+    """
+
+    received: tuple[int, ...]
+
+
+class Outcome(msgspec.Struct, frozen=True, tag='done'):
+    """Result of a job.
+
+    :ivar ccts_s: time of each coflow from its start to its last byte.
+    :ivar timeline: bytes received per coflow, per bin of ``bin_s``, those
+        within one hypervisor left out.
+    """
+
+    ccts_s: tuple[float, ...]
+    wall_s: float
+    retransmits: int
+    bin_s: float
+    timeline: tuple[tuple[int, ...], ...]
 
 
 def window_bytes(flows: collections.abc.Sequence[FlowSpec],
@@ -249,8 +263,7 @@ class Transfer:
     """Moves a job's bytes and counts them."""
 
     def __init__(self, job: Job, flows: list[_Flow],
-                 emit: collections.abc.Callable[[dict[str, typing.Any]],
-                                                object]):
+                 emit: collections.abc.Callable[[Progress], object]):
         self._job = job
         self._emit = emit
         self._epoll = select.epoll()
@@ -270,13 +283,12 @@ class Transfer:
         self._paced: dict[str, set[_Flow]] = collections.defaultdict(set)
         self._arrived_s: float  # of the last start or byte
 
-    def run(self) -> dict[str, typing.Any]:
+    def run(self) -> Outcome:
         """Send everything.
 
         :raises TimeoutError: when nothing arrives for the job's ``stall_s``.
         """
         started_s = time.monotonic()
-        busy_before_s = _cpu_s()
         waiting = sorted(range(len(self._job.starts_s)),
                          key=lambda i: self._job.starts_s[i], reverse=True)
         for fd, flow in self._receivers.items():
@@ -289,18 +301,17 @@ class Transfer:
                 self._start(waiting.pop())
                 self._arrived_s = now_s
             if now_s >= next_progress_s:
-                self._emit({'event': 'progress', 'received': self._received})
+                self._emit(Progress(tuple(self._received)))
                 next_progress_s = now_s + _PROGRESS_S
             if not waiting and now_s > self._arrived_s + self._job.stall_s:
                 raise TimeoutError(
                     f'no byte of {sum(self._open)} unfinished flows arrived '
                     f'for {self._job.stall_s:g} s')
             self._serve(started_s)
-        wall_s = time.monotonic() - started_s
-        return {'event': 'done', 'ccts_s': self._ccts_s, 'wall_s': wall_s,
-                'cpu_s': _cpu_s() - busy_before_s,
-                'retransmits': sum(f.retransmits() for f in self._flows),
-                'bin_s': self._job.bin_s, 'timeline': self._timeline}
+        return Outcome(
+            tuple(self._ccts_s), time.monotonic() - started_s,
+            sum(flow.retransmits() for flow in self._flows), self._job.bin_s,
+            tuple(map(tuple, self._timeline)))
 
     def _start(self, coflow: int) -> None:
         hosts = set()
@@ -343,8 +354,6 @@ class Transfer:
             self._open[coflow] -= 1
             if self._open[coflow] == 0:
                 self._ccts_s[coflow] = now_s - self._job.starts_s[coflow]
-                self._emit({'event': 'coflow', 'coflow': coflow,
-                            'cct_s': self._ccts_s[coflow]})
 
     def _bin(self, now_s: float) -> list[int]:
         index = int(now_s / self._job.bin_s)
@@ -353,24 +362,19 @@ class Transfer:
         return self._timeline[index]
 
 
-def _cpu_s() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
-
-
-def _print(event: dict[str, typing.Any]) -> None:
-    print(json.dumps(event), flush=True)
+def _print(event: Progress | Outcome) -> None:
+    print(msgspec.json.encode(event).decode(), flush=True)
 
 
 def main() -> int:
     """Send the flows that standard input names, and print their progress."""
-    job = Job.from_json(sys.stdin.readline())
+    job = msgspec.json.decode(sys.stdin.readline(), type=Job)
     n_files = len(job.flows) * 3 + 64
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE,
                        (n_files, max(n_files, hard)))
     flows = connect(job.flows, job.window_bytes)
-    _print({'event': 'ready'})
+    _print(Progress((0,) * len(job.starts_s)))
     if sys.stdin.readline().strip() != 'go':
         return 1
     _print(Transfer(job, flows, _print).run())

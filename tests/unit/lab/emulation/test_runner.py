@@ -108,7 +108,7 @@ def _run(monkeypatch, tmp_path):
             pass
 
         def run(self, on_progress):
-            on_progress([1, 2])
+            on_progress(traffic.Progress((1, 2)))
             return types.SimpleNamespace(
                 ccts_s=(2.5, 3.5), timeline=((1, 2),), bin_s=0.2,
                 retransmits=9)

@@ -3,12 +3,12 @@
 """Real bytes over the loopback device, which is in no namespace."""
 
 import io
-import json
 import resource
 import socket
 import struct
 import time
 
+import msgspec
 import pytest
 
 from virtco_lab.emulation import traffic
@@ -47,8 +47,7 @@ def _run(job):
     flows = traffic.connect(job.flows, job.window_bytes)
     events = []
     try:
-        found = traffic.Transfer(job, flows, lambda event: events.append(
-            json.loads(json.dumps(event)))).run()
+        found = traffic.Transfer(job, flows, events.append).run()
     finally:
         _close(flows)
     return found, events
@@ -57,8 +56,9 @@ def _run(job):
 def test_a_job_is_one_line():
     job = traffic.Job((0.0, 1.5), (_flow(1, 2), _flow(3, 4, 1, 'h0')), 7.0,
                       8, 9.0, 0.5)
-    assert '\n' not in job.to_json()
-    assert traffic.Job.from_json(job.to_json()) == job
+    line = msgspec.json.encode(job)
+    assert b'\n' not in line
+    assert msgspec.json.decode(line, type=traffic.Job) == job
     usual = traffic.Job((), ())
     assert (usual.stall_s, usual.window_bytes, usual.local_bps,
             usual.bin_s) == (60.0, 64 * 1024, None, 0.1)
@@ -126,44 +126,36 @@ def test_every_byte_arrives_and_is_counted(ports):
     began_s = time.monotonic()
     found, events = _run(job)
     took_s = time.monotonic() - began_s
-    assert found['event'] == 'done' and found['bin_s'] == 0.05
-    assert 0.3 <= found['wall_s'] <= took_s
-    assert 0 <= found['cpu_s'] < 10
-    assert 0 <= found['retransmits'] < 100
+    assert found.bin_s == 0.05
+    assert 0.3 <= found.wall_s <= took_s
+    assert 0 <= found.retransmits < 100
     # Each is measured from its own start.
-    first_s, second_s = found['ccts_s']
-    assert 0 < first_s < found['wall_s']
-    assert 0 < second_s <= found['wall_s'] - 0.3 + 1e-3
+    first_s, second_s = found.ccts_s
+    assert 0 < first_s < found.wall_s
+    assert 0 < second_s <= found.wall_s - 0.3 + 1e-3
     # What is inside of a host crosses no link.
-    assert [sum(column) for column in zip(*found['timeline'])] == [
+    assert [sum(column) for column in zip(*found.timeline)] == [
         sizes[0] + sizes[1], sizes[2]]
-    assert all(row[1] == 0 for row in found['timeline'][:5])
-    assert len(found['timeline']) <= int(found['wall_s'] / 0.05) + 1
-    assert events[0] == {'event': 'progress', 'received': [0, 0]}
-    done = [(event['coflow'], event['cct_s']) for event in events
-            if event['event'] == 'coflow']
-    assert done == sorted(done, key=lambda one: one[0] * 0.3 + one[1])
-    assert dict(done) == dict(enumerate(found['ccts_s']))
-    progress = [event['received'] for event in events
-                if event['event'] == 'progress']
-    assert 2 <= len(progress) <= 2 + found['wall_s'] / 0.25
+    assert all(row[1] == 0 for row in found.timeline[:5])
+    assert len(found.timeline) <= int(found.wall_s / 0.05) + 1
+    progress = [event.received for event in events]
+    assert progress[0] == (0, 0)
+    assert 2 <= len(progress) <= 2 + found.wall_s / 0.25
     assert progress[-1][0] <= sizes[0] + sizes[1]
 
 
 def test_coflows_start_one_after_the_other(ports, monkeypatch):
-    started, cpu_s = [], iter((1.5, 4.0))
+    started = []
     start = traffic.Transfer._start
     monkeypatch.setattr(traffic.Transfer, '_start', lambda self, coflow: (
         started.append(coflow), start(self, coflow)))
     monkeypatch.setattr(traffic._Flow, 'wake_late',
                         lambda self: started.append('late'))
-    monkeypatch.setattr(traffic, '_cpu_s', lambda: next(cpu_s))
     found, _events = _run(traffic.Job((0.1, 0.0), (
         _flow(next(ports), 5), _flow(next(ports), 5, 1))))
     # Receivers that wait for all are not woken by the first segment.
     assert started[:3] == ['late', 'late', 1] and 0 in started[3:]
-    assert found['cpu_s'] == 2.5
-    assert min(found['ccts_s']) > 0
+    assert min(found.ccts_s) > 0
 
 
 def test_nobody_is_waited_for_without_an_end(ports, waits_s):
@@ -206,9 +198,9 @@ def test_flows_inside_of_a_host_share_its_pace(ports):
 def test_without_a_pace_nothing_is_limited(ports):
     job = traffic.Job((0.0, 0.0), (_flow(next(ports), 500_000, 0, 'h0'),))
     found, _events = _run(job)
-    assert found['timeline'] == []
+    assert found.timeline == ()
     # One without flows takes no time.
-    assert found['ccts_s'][0] < 10 and found['ccts_s'][1] == 0
+    assert found.ccts_s[0] < 10 and found.ccts_s[1] == 0
 
 
 def test_a_job_that_stalls_says_how_many_flows_wait(ports, monkeypatch):
@@ -226,7 +218,7 @@ def test_a_job_that_stalls_says_how_many_flows_wait(ports, monkeypatch):
 def test_a_job_waits_for_a_start_that_is_late(ports):
     job = traffic.Job((0.3,), (_flow(next(ports), 5),), stall_s=0.1)
     found, _events = _run(job)
-    assert found['wall_s'] >= 0.3 > found['ccts_s'][0]
+    assert found.wall_s >= 0.3 > found.ccts_s[0]
 
 
 def test_a_flow_that_ends_early_is_named(ports):
@@ -272,20 +264,12 @@ def test_a_process_connects_and_waits_for_its_word(
     monkeypatch.setattr(resource, 'getrlimit', lambda what: (10, 50))
     job = traffic.Job((0.0,), (_flow(next(ports), 1000),))
     monkeypatch.setattr(traffic.sys, 'stdin', io.StringIO(
-        f'{job.to_json()}\n {word} \n'))
+        f'{msgspec.json.encode(job).decode()}\n {word} \n'))
     assert traffic.main() == code
-    events = [json.loads(line)['event']
-              for line in capsys.readouterr().out.splitlines()]
-    assert events[0] == 'ready'
-    assert (events[-1] == 'done') is (code == 0)
+    events = [msgspec.json.decode(
+        line, type=traffic.Progress | traffic.Outcome)
+        for line in capsys.readouterr().out.splitlines()]
+    assert events[0] == traffic.Progress((0,))
+    assert isinstance(events[-1], traffic.Outcome) is (code == 0)
     # Two sockets and a listener for each flow.
     assert limits == [(resource.RLIMIT_NOFILE, (67, 67))]
-
-
-def test_processor_time_is_that_of_the_user_and_of_the_system(monkeypatch):
-    class Usage:
-        ru_utime, ru_stime = 1.5, 0.25
-
-    monkeypatch.setattr(resource, 'getrusage', lambda who: (
-        Usage if who == resource.RUSAGE_SELF else None))
-    assert traffic._cpu_s() == 1.75
