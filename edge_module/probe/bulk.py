@@ -37,7 +37,7 @@ class Flow:
 
 
 def transfer(address: str, port: int, asked: probe_order.Bulk,
-             settings: sender.Settings, key: protocol.Key,
+             settings: protocol.Settings, key: protocol.Key,
              start_s: float | None = None) -> Flow:
     """Send as much as one TCP connection can, within bounds.
 
@@ -72,7 +72,7 @@ def transfer(address: str, port: int, asked: probe_order.Bulk,
             asked.window_s * max(1, len(windows)))), windows)
 
 
-def _prepare(sock: socket.socket, settings: sender.Settings) -> None:
+def _prepare(sock: socket.socket, settings: protocol.Settings) -> None:
     """Set a socket to bypass the uplink's classes, and to use CUBIC, which
     fills queues.
     """

@@ -44,16 +44,14 @@ class ProbeService:
     """
 
     def __init__(self, conf: cfg.ConfigOpts, link: stream.Link):
-        options = conf.probe
-        uplink_dev = conf.edge.uplink_dev
         self._link = link
         self._host = conf.edge.host
-        self._settings = sender.Settings(uplink_dev=uplink_dev)
+        self._settings = protocol.Settings(conf.edge.uplink_dev)
         self.address = address_of(conf)
-        self._responder = responder.Responder(responder.Settings(
-            address=self.address, port=options.port, uplink_dev=uplink_dev))
+        self._responder = responder.Responder(
+            self.address, conf.probe.port, self._settings)
         self.port = self._responder.port
-        self._pace = protocol.Pace(protocol.TRAINS_PER_MINUTE)
+        self._pace = protocol.Pace(self._settings.max_trains_per_minute)
         self._stop = threading.Event()
         self._worker = threading.Thread(target=self._run, daemon=True,
                                         name='virtco-probe-sender')

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from collections.abc import Iterator
 import contextlib
 import dataclasses
-import itertools
 import logging
 import os
 import select
@@ -37,24 +36,6 @@ _MOST_EXPECTED = 64
 _MOST_WINDOWS = 1500
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Settings:
-    """Address and limits of a responder.
-
-    :ivar timeout_s: after which a train is given up, as by the controller.
-    :ivar max_bytes: payload of one connection's trains: the first, and a
-        second one with longer bursts if a token bucket bent the first.
-    :ivar uplink_dev: device whose other traffic is measured; None for none.
-    """
-
-    address: str
-    port: int
-    timeout_s: float = protocol.TIMEOUT_S
-    max_bytes: int = 16 * 2 ** 20
-    max_trains_per_minute: int = protocol.TRAINS_PER_MINUTE
-    uplink_dev: str | None = None
-
-
 class Responder:
     """Receiver of packet trains and bulk connections, one at a time.
 
@@ -65,21 +46,20 @@ class Responder:
     :ivar port: the port in use, also when a free one was asked for.
     """
 
-    def __init__(self, settings: Settings):
+    def __init__(self, address: str, port: int, settings: protocol.Settings):
         self._settings = settings
         self._stop = threading.Event()
         self._pace = protocol.Pace(settings.max_trains_per_minute)
         self._expected: dict[str, _Expected] = {}
-        family = (socket.AF_INET6 if ':' in settings.address
-                  else socket.AF_INET)
+        family = socket.AF_INET6 if ':' in address else socket.AF_INET
         with contextlib.ExitStack() as opened:
             self._listener = opened.enter_context(socket.create_server(
-                (settings.address, settings.port), family=family, backlog=8))
+                (address, port), family=family, backlog=8))
             self.port: int = self._listener.getsockname()[1]
             self._packets = opened.enter_context(
                 socket.socket(family, socket.SOCK_DGRAM))
             _set_options(self._packets.setsockopt)
-            self._packets.bind((settings.address, self.port))
+            self._packets.bind((address, self.port))
             self._packets.setblocking(False)
             opened.pop_all()
         self._thread = threading.Thread(target=self._run, daemon=True,
@@ -136,22 +116,22 @@ class Responder:
     def _serve(self, sock: socket.socket) -> None:
         """Receive an authenticated sender's trains or its transfer."""
         control = protocol.Control(sock, time.monotonic() + _HELLO_S)
-        expected, nonces = self._authenticate(control)
+        start_s, cookies = self._authenticate(control)
         control.deadline_s = time.monotonic() + self._settings.timeout_s
         try:
-            self._receive(control, expected, nonces)
+            self._receive(control, start_s, cookies)
         except protocol.ProbeError as error:
             with contextlib.suppress(protocol.ProbeError):
                 control.send(protocol.Refuse(str(error)))
             raise
 
     def _authenticate(self, control: protocol.Control
-                      ) -> tuple['_Expected', tuple[str, str]]:
+                      ) -> tuple[float | None, Iterator[bytes]]:
         """Have the peer prove the key of a measurement that is expected.
 
         Nothing is sent to a peer that names no expected measurement.
 
-        :returns: the measurement, and the nonces of sender and receiver.
+        :returns: its start, see :meth:`expect`, and the cookies of its trains.
         """
         hello = control.receive(protocol.Hello)
         expected = self._awaited().get(hello.probe_id)
@@ -162,24 +142,23 @@ class Responder:
         control.send(protocol.Challenge(nonces[1],
                                         key.sign('receiver', *nonces)))
         key.check(control.receive(protocol.Proof).proof, 'sender', *nonces)
-        return expected, nonces
+        return expected.start_s, key.cookies(*nonces)
 
-    def _receive(self, control: protocol.Control, expected: '_Expected',
-                 nonces: tuple[str, str]) -> None:
+    def _receive(self, control: protocol.Control, start_s: float | None,
+                 cookies: Iterator[bytes]) -> None:
         """Receive trains within the limits, or a bulk connection."""
         left_bytes = self._settings.max_bytes
-        for index in itertools.count():
+        for cookie in cookies:
             traffic = control.receive(probe_order.Train, probe_order.Bulk)
             if isinstance(traffic, probe_order.Bulk):
-                self._receive_bulk(control, traffic, expected.start_s)
+                self._receive_bulk(control, traffic, start_s)
                 return
             assert isinstance(traffic, probe_order.Train)
             if traffic.size_bytes > left_bytes:
                 raise protocol.ProbeError(
                     f'{traffic.size_bytes} bytes are more than {left_bytes}')
             self._pace.admit()
-            left_bytes -= self._receive_train(
-                control, traffic, expected.key.cookie(index, *nonces))
+            left_bytes -= self._receive_train(control, traffic, cookie)
 
     def _receive_bulk(self, control: protocol.Control,
                       bulk: probe_order.Bulk, start_s: float | None) -> None:

@@ -31,8 +31,10 @@ is derived from the key and never sent over TCP.
 """
 
 import collections
+from collections.abc import Iterator
 import dataclasses
 import hmac
+import itertools
 import os
 import select
 import socket
@@ -50,14 +52,10 @@ from virtco.wire import fields
 from virtco.wire import probe_order
 
 VERSION = 3
-#: Time after which either end gives a measurement up.
-TIMEOUT_S = 5.0
 COOKIE_BYTES = 8
 NONCE_BYTES = 16
 #: Cookie of the train, index of the burst, sequence number in the burst.
 HEADER = struct.Struct(f'!{COOKIE_BYTES}sHI')
-#: Accepted from all peers together, and as many sent.
-TRAINS_PER_MINUTE = 60
 ETHERNET_BYTES = 14
 _UDP_BYTES = 8
 _IP_BYTES = {socket.AF_INET: 20, socket.AF_INET6: 40}
@@ -75,6 +73,34 @@ _Proof = Annotated[str, msgspec.Meta(pattern=r'^[0-9a-f]{64}\Z')]
 
 class ProbeError(Exception):
     """A train that did not come about, with the reason."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Settings:
+    """Limits and options of the two ends of a measurement.
+
+    :ivar uplink_dev: device whose other traffic is measured; None for none.
+    :ivar timeout_s: time after which either end gives a measurement up, as the
+        controller does.
+    :ivar max_sending_s: no burst begins later; slow paths get fewer.
+    :ivar max_bytes: payload of one connection's trains: the first, and a
+        second one with longer bursts if a token bucket bent the first.
+    :ivar max_trains_per_minute: accepted from all peers together, and as many
+        sent.
+    :ivar bypass_classes: send trains past the classes of the uplink's HTB, so
+        that they measure the link and not the policy; without CAP_NET_ADMIN
+        they are sent in the default class.
+    :ivar repeats: False to take the train as it is, whether its bursts are
+        long enough or not: for calibration.
+    """
+
+    uplink_dev: str | None = None
+    timeout_s: float = 5.0
+    max_sending_s: float = 2.5
+    max_bytes: int = 2 ** 24
+    max_trains_per_minute: int = 60
+    bypass_classes: bool = True
+    repeats: bool = True
 
 
 class Message(msgspec.Struct, frozen=True, tag_field='op', tag=str.lower):
@@ -186,13 +212,11 @@ class Key:
         if not hmac.compare_digest(proof, self.sign(what, *nonces)):
             raise ProbeError('the peer does not have the key')
 
-    def cookie(self, index: int, *nonces: str) -> bytes:
-        """Return the cookie in the packets of a train, 8 bytes.
-
-        :param index: number of the train within its connection, from 0.
-        """
-        return bytes.fromhex(self.sign(f'train {index}', *nonces)
-                             )[:COOKIE_BYTES]
+    def cookies(self, *nonces: str) -> Iterator[bytes]:
+        """Yield the cookie in the packets of each train of a connection."""
+        for index in itertools.count():
+            yield bytes.fromhex(self.sign(f'train {index}', *nonces)
+                                )[:COOKIE_BYTES]
 
 
 class Pace:
@@ -312,13 +336,13 @@ class Control:
 
 
 def connect(address: str, port: int, deadline_s: float, key: Key
-            ) -> tuple[Control, tuple[str, str]]:
+            ) -> tuple[Control, Iterator[bytes]]:
     """Connect to a peer that has the key.
 
     It is retried for a while: the peer may hear of the measurement from the
     controller a little later than this end.
 
-    :returns: the connection, and the nonces of sender and receiver.
+    :returns: the connection, and the cookies of its trains.
     """
     stop_s = min(deadline_s, time.monotonic() + _UNEXPECTED_S)
     while True:
@@ -342,13 +366,13 @@ def connect(address: str, port: int, deadline_s: float, key: Key
             raise
 
 
-def _authenticate(control: Control, key: Key) -> tuple[str, str]:
+def _authenticate(control: Control, key: Key) -> Iterator[bytes]:
     mine = os.urandom(NONCE_BYTES).hex()
     answer = control.ask(Hello(key.probe_id, mine), Challenge)
     nonces = mine, answer.nonce
     key.check(answer.proof, 'receiver', *nonces)
     control.send(Proof(key.sign('sender', *nonces)))
-    return nonces
+    return key.cookies(*nonces)
 
 
 def mtu(sock: socket.socket) -> int:

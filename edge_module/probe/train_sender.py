@@ -2,6 +2,7 @@
 
 """Sender of a packet train, which gets the result from the peer."""
 
+from collections.abc import Iterator
 import dataclasses
 import errno
 import logging
@@ -40,28 +41,6 @@ _FOREIGN_SHARE = 0.05
 _UNCUT = (errno.EIO, errno.EINVAL, errno.EMSGSIZE)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Settings:
-    """Limits and options of a measurement.
-
-    :ivar timeout_s: after which it is given up.
-    :ivar max_sending_s: no burst begins later; slow paths get fewer.
-    :ivar max_bytes: bytes of all trains, longer second ones included.
-    :ivar bypass_classes: send trains past the classes of the uplink's HTB, so
-        that they measure the link and not the policy; without CAP_NET_ADMIN
-        they are sent in the default class.
-    :ivar repeats: False to take the train as it is, whether its bursts are
-        long enough or not: for calibration.
-    """
-
-    timeout_s: float = protocol.TIMEOUT_S
-    max_sending_s: float = 2.5
-    max_bytes: int = 2 ** 24
-    bypass_classes: bool = True
-    repeats: bool = True
-    uplink_dev: str | None = None
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement(trains.TrainRate):
     """Result of a train about the path to the peer.
@@ -78,27 +57,25 @@ class Measurement(trains.TrainRate):
 
 
 def measure(address: str, port: int, train: probe_order.Train,
-            settings: Settings, key: protocol.Key) -> Measurement:
+            settings: protocol.Settings, key: protocol.Key) -> Measurement:
     """Measure the path to a peer, with longer bursts if the first mislead.
 
     :param key: key that the controller gave to both ends.
     :raises protocol.ProbeError: when there is no result, with the reason.
     """
     deadline_s = time.monotonic() + settings.timeout_s
-    control, nonces = protocol.connect(address, port, deadline_s, key)
+    control, cookies = protocol.connect(address, port, deadline_s, key)
     with control.sock:
-        return _Session(control, settings, key, nonces).run(train)
+        return _Session(control, settings, cookies).run(train)
 
 
 class _Session:
     """Trains over one control connection."""
 
-    def __init__(self, control: protocol.Control, settings: Settings,
-                 key: protocol.Key, nonces: tuple[str, str]):
+    def __init__(self, control: protocol.Control, settings: protocol.Settings,
+                 cookies: Iterator[bytes]):
         self._control = control
-        self._key = key
-        self._nonces = nonces
-        self._n_trains = 0
+        self._cookies = cookies
         self._settings = settings
         self._stop_s = time.monotonic() + settings.max_sending_s
         self._left_bytes = settings.max_bytes
@@ -157,10 +134,8 @@ class _Session:
               train: probe_order.Train) -> Measurement:
         control = self._control
         control.ask(train, protocol.Go)
-        cookie = self._key.cookie(self._n_trains, *self._nonces)
-        self._n_trains += 1
         rtt = self._round_trips()
-        sender = BurstSender(sock, train, cookie)
+        sender = BurstSender(sock, train, next(self._cookies))
         dev = self._settings.uplink_dev
         before_bytes = netdev.read_bytes(dev, netdev.SENT)
         n_sent = self._send_bursts(sender, train)
@@ -203,7 +178,7 @@ class _Session:
         return time.perf_counter() - begin_s
 
 
-def bypass_classes(sock: socket.socket, settings: Settings) -> None:
+def bypass_classes(sock: socket.socket, settings: protocol.Settings) -> None:
     """Have a socket's packets pass the uplink's classes, if it may."""
     if settings.bypass_classes:
         try:

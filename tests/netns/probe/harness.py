@@ -103,13 +103,14 @@ class Net:
     @contextlib.contextmanager
     def answering(self, role, **changes):
         """A responder in a process of its own, as in the edge module."""
-        settings = responder.Settings(**{
-            'address': ADDRESSES[role], 'port': 0, 'timeout_s': 10.0,
+        settings = protocol.Settings(**{
+            'timeout_s': 10.0,
             'max_bytes': 64 * 2 ** 20, 'max_trains_per_minute': 1000,
             'uplink_dev': UPLINK, **changes})
         here, there = _SPAWN.Pipe()
         process = _SPAWN.Process(target=_answer, daemon=True,
-                                 args=(self.name(role), settings, there))
+                                 args=(self.name(role), ADDRESSES[role],
+                                       settings, there))
         process.start()
         try:
             patience.wait_for(here.poll, 'the start of the responder')
@@ -123,7 +124,7 @@ class Net:
 
     def measure(self, role, peer, port, *, packets=200, bursts=10, **changes):
         """Send one train from role to peer, in this process."""
-        settings = sender.Settings(**{
+        settings = protocol.Settings(**{
             'timeout_s': 10.0, 'max_sending_s': 2.5,
             'max_bytes': 16 * 2 ** 20, 'uplink_dev': UPLINK, **changes})
         train = probe_order.Train(bursts, packets, 1472)
@@ -142,9 +143,9 @@ class Net:
                 netns.setns(home.fileno())
 
 
-def _answer(namespace, settings, pipe):
+def _answer(namespace, address, settings, pipe):
     netns.setns(namespace, flags=0)
-    service = responder.Responder(settings)
+    service = responder.Responder(address, 0, settings)
     service.expect(KEY, 3600.0)
     service.start()
     pipe.send(service.port)

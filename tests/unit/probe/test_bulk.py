@@ -11,7 +11,6 @@ import pytest
 from edge_module.probe import bulk
 from edge_module.probe import netdev
 from edge_module.probe import train_protocol as protocol
-from edge_module.probe import train_sender as sender
 from virtco.wire import probe_order
 
 LOOPBACK = '127.0.0.1'
@@ -65,7 +64,7 @@ def test_a_round_fills_the_link_past_the_classes(bypasses):
         raise PermissionError
 
     bulk._prepare(types.SimpleNamespace(setsockopt=setsockopt),
-                  sender.Settings(bypass_classes=bypasses))
+                  protocol.Settings(bypass_classes=bypasses))
     assert options == [
         (socket.IPPROTO_TCP, socket.TCP_CONGESTION, b'cubic')] + [
         (socket.SOL_SOCKET, socket.SO_PRIORITY, 0x70000000)] * bypasses
@@ -114,7 +113,7 @@ def test_a_connection_begins_at_its_time_and_ends(
 
     monkeypatch.setattr(bulk.protocol, 'connect', connect)
     monkeypatch.setattr(bulk, '_prepare', lambda *args: prepared.append(args))
-    settings = sender.Settings(timeout_s=5.0)
+    settings = protocol.Settings(timeout_s=5.0)
     received = []
 
     def drain():
@@ -148,7 +147,8 @@ def test_a_peer_that_is_gone_is_told(monkeypatch, ends):
     monkeypatch.setattr(bulk.protocol, 'connect', lambda *args: (
         Control(near, ()), None))
     with pytest.raises(protocol.ProbeError, match='cannot send'):
-        bulk.transfer('a', 9, probe_order.Bulk(5.0), sender.Settings(), 'key')
+        bulk.transfer('a', 9, probe_order.Bulk(5.0), protocol.Settings(),
+                      'key')
 
 
 def test_devices_are_read_by_their_whole_names():

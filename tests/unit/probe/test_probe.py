@@ -24,16 +24,15 @@ from edge_module.probe import train_sender as sender
 from virtco.wire import probe_order
 
 LOOPBACK = '127.0.0.1'
-SENDING = sender.Settings(timeout_s=10.0, max_sending_s=1.0,
+SENDING = protocol.Settings(timeout_s=10.0, max_sending_s=1.0,
                           max_bytes=2 ** 24)
 KEY = protocol.Key('p', bytes(range(32)))
 
 
 @contextlib.contextmanager
-def _responder(key=KEY, **changes):
-    answering = responder.Responder(responder.Settings(**{
-        'address': LOOPBACK, 'port': 0, 'timeout_s': 10.0,
-        'max_bytes': 2 ** 24, 'max_trains_per_minute': 60, **changes}))
+def _responder(key=KEY, address=LOOPBACK, **changes):
+    answering = responder.Responder(address, 0, protocol.Settings(**{
+        'timeout_s': 10.0, **changes}))
     if key is not None:
         answering.expect(key, 60.0)
     answering.start()
@@ -53,7 +52,7 @@ def _stranger(port):
 def _control(port):
     """Of somebody who has the key."""
     with _stranger(port) as control:
-        control.nonces = protocol._authenticate(control, KEY)
+        control.cookies = protocol._authenticate(control, KEY)
         yield control
 
 
@@ -164,7 +163,7 @@ def test_a_train_beyond_the_budget_is_refused():
 
 
 def test_the_sender_keeps_within_its_own_budget():
-    settings = sender.Settings(timeout_s=10.0, max_sending_s=1.0,
+    settings = protocol.Settings(timeout_s=10.0, max_sending_s=1.0,
                                max_bytes=60_000)
     with _responder(max_bytes=60_000) as answering:
         found = sender.measure(LOOPBACK, answering.port,
@@ -178,9 +177,9 @@ def test_trains_of_a_connection_share_its_bytes_but_no_cookie():
           _control(answering.port) as control,
           socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock):
         sock.connect((LOOPBACK, answering.port))
-        for index in range(3):
+        for _ in range(3):
             _ask(control)
-            cookie = KEY.cookie(index, *control.nonces)
+            cookie = next(control.cookies)
             for seq in range(20):
                 sock.send(protocol.HEADER.pack(cookie, 0, seq))
             assert control.ask(protocol.Sent(20, 0.01),

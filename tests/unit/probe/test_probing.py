@@ -80,7 +80,7 @@ def test_the_result_of_a_train_is_told_field_by_field(service, monkeypatch):
             sent_bytes=5, method='train')
         assert asked.pop() == (
             '192.0.2.7', 99, probe_order.Train(2, 50, 1000),
-            sender.Settings(repeats=repeats), KEY)
+            protocol.Settings(repeats=repeats), KEY)
     with pytest.raises(protocol.ProbeError, match='too many trains'):
         service.measure(ORDER)
     assert not asked
@@ -98,7 +98,7 @@ def test_the_result_of_a_bulk_connection_is_told(service, monkeypatch):
     assert service.measure(BULK) == told(
         rate_bps=3e6, sent_bytes=12, windows_bytes=[5, 7])
     assert asked.pop() == ('192.0.2.7', 99, probe_order.Bulk(1.0, 9, 0.5),
-                           sender.Settings(), KEY, None)
+                           protocol.Settings(), KEY, None)
     monkeypatch.setattr(probing.time, 'monotonic', lambda: 100.0)
     for start_in_s in (0.0, 2.5):
         service._pace = protocol.Pace(1)
@@ -200,7 +200,7 @@ def test_trains_are_received_at_an_address_of_the_uplink(conf, address, dev,
     service._responder._listener.close()
     service._responder._packets.close()
     assert service.address == found and service.port > 0
-    assert service._settings == sender.Settings(uplink_dev=dev)
+    assert service._settings == protocol.Settings(uplink_dev=dev)
 
 
 def test_a_service_may_send_sixty_trains_a_minute(conf):

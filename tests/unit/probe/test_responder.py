@@ -21,8 +21,7 @@ TRAIN = probe_order.Train(5, 50, 1000)
 
 
 def make(port=0):
-    return responder.Responder(responder.Settings(address=LOOPBACK,
-                                                  port=port))
+    return responder.Responder(LOOPBACK, port, protocol.Settings())
 
 
 @pytest.fixture
@@ -36,12 +35,6 @@ def clock(monkeypatch):
 
 def key(name):
     return protocol.Key(name, bytes(32))
-
-
-def test_bounds_of_what_is_accepted():
-    found = responder.Settings('a', 1)
-    assert (found.timeout_s, found.max_bytes, found.max_trains_per_minute,
-            found.uplink_dev) == (5.0, 2 ** 24, 60, None)
 
 
 def test_few_wait_to_be_served():

@@ -26,11 +26,10 @@ from virtco_lab.emulation import namespaces
 #: As EC2's hoses, and as Rackspace's.
 BUCKETS = {'small bucket': None, 'bucket of 256 KB': 256 * 1024}
 #: Settings without limits or repetitions, for experiments on the train itself.
-FREE = sender.Settings(timeout_s=60.0, max_sending_s=50.0,
-                       max_bytes=2 ** 30,
-                       bypass_classes=False, repeats=False)
-PRODUCT = sender.Settings(timeout_s=10.0, max_sending_s=2.5,
-                          max_bytes=2 ** 24)
+FREE = protocol.Settings(timeout_s=60.0, max_sending_s=50.0,
+                         max_bytes=2 ** 30, max_trains_per_minute=10 ** 6,
+                         bypass_classes=False, repeats=False)
+PRODUCT = protocol.Settings(timeout_s=10.0)
 # Every kernel has it, and lets any namespace use it.
 _CONGESTION_CONTROL = 'reno'
 _THREADS = 16
@@ -82,9 +81,7 @@ class Bed:
 
         def start() -> responder.Responder:
             _tune_tcp(self._window_bytes)
-            found = responder.Responder(responder.Settings(
-                address=address, port=0, timeout_s=60.0,
-                max_bytes=2 ** 30, max_trains_per_minute=10 ** 6))
+            found = responder.Responder(address, 0, FREE)
             found.expect(self._key, 24 * 3600.0)
             found.start()
             return found
@@ -98,7 +95,7 @@ class Bed:
         return min(self.rates_bps[src], self.rates_bps[dst])
 
     def train(self, src: str, dst: str, setting: calibration.Setting,
-              settings: sender.Settings = FREE
+              settings: protocol.Settings = FREE
               ) -> 'concurrent.futures.Future[sender.Measurement]':
         """Start to measure a pair of hosts by packet trains."""
         return self._pools[src].submit(

@@ -26,18 +26,18 @@ class Pool:
 class Responder:
     story = None
 
-    def __init__(self, settings):
-        self.settings = settings
+    def __init__(self, address, port, settings):
+        self.asked = address, port, settings
         self.port = 9000 + len(self.story)
 
     def expect(self, key, lasts_s):
-        self.story.append((self.settings, key, lasts_s))
+        self.story.append((*self.asked, key, lasts_s))
 
     def start(self):
         self.story.append('answers')
 
     def stop(self):
-        self.story.append(f'{self.settings.address} ends')
+        self.story.append(f'{self.asked[0]} ends')
 
 
 @pytest.fixture(name='story')
@@ -85,9 +85,7 @@ def _story(monkeypatch):
 
 def _started(name, key):
     return [('in', f'ns-{name}', 'start'), 'window 5000',
-            (beds.responder.Settings(
-                address=f'ip-{name}', port=0, timeout_s=60.0,
-                max_bytes=2 ** 30, max_trains_per_minute=10 ** 6), key, 86_400.0), 'answers']
+            (f'ip-{name}', 0, beds.FREE, key, 86_400.0), 'answers']
 
 
 @pytest.mark.parametrize('bucket_bytes', [None, 7000])
@@ -127,10 +125,10 @@ def test_one_measures_the_other_by_its_own_key(story):
 
 
 def test_nothing_is_refused_or_repeated_but_in_the_product():
-    assert beds.FREE == beds.sender.Settings(
+    assert beds.FREE == beds.protocol.Settings(
         timeout_s=60.0, max_sending_s=50.0, max_bytes=2 ** 30,
-        bypass_classes=False, repeats=False)
-    assert beds.PRODUCT == beds.sender.Settings(
+        max_trains_per_minute=10 ** 6, bypass_classes=False, repeats=False)
+    assert beds.PRODUCT == beds.protocol.Settings(
         timeout_s=10.0, max_sending_s=2.5, max_bytes=2 ** 24)
     assert beds.BUCKETS == {'small bucket': None,
                             'bucket of 256 KB': 262_144}
