@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 import numpy as np
-import scipy.stats
+from scipy import special
 
 Cell = str | float | None
 
@@ -172,6 +172,6 @@ def saving(ours: Sequence[float], theirs: Sequence[float]) -> Saving | None:
     half = math.inf
     if len(mine) > 1:
         off = (mine - ratio * others) / others.mean()
-        half = float(scipy.stats.t.ppf(0.975, len(off) - 1)
+        half = float(special.stdtrit(len(off) - 1, 0.975)
                      * off.std(ddof=1) / math.sqrt(len(off)))
     return Saving(100 * (1 - float(ratio)), 100 * half)

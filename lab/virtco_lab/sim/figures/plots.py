@@ -5,7 +5,6 @@
 import pathlib
 from typing import Any
 
-from matplotlib import figure as mpl_figure
 import numpy as np
 
 from virtco_lab.sim.figures import outcome
@@ -22,6 +21,9 @@ def draw(result: outcome.Outcome, directory: pathlib.Path) -> pathlib.Path:
     The papers' numbers are black markers, the ranges that they name are
     hatched.
     """
+    # Few runs draw, and it takes as long to import as a small simulation.
+    from matplotlib import figure as mpl_figure
+
     n_panels = len(result.panels)
     width = min(2, n_panels)
     height = -(-n_panels // width)
