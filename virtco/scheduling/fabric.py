@@ -10,6 +10,7 @@ sizes are kept as ``base * scale``: MADD shrinks all flows of a coflow in
 proportion, which changes one number instead of all of them.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -127,7 +128,8 @@ def lay_out(cap: np.ndarray, n_coflows: int, owner: np.ndarray,
     passing = np.repeat(np.arange(len(bits)), np.diff(up_ptr))
     up_key += owner[passing] * n_ports + 2 * n_hosts
     is_new_out = _is_new(out_key)
-    entries = np.sort(np.concatenate((out_key[is_new_out], in_key, up_key)))
+    entries = np.concatenate((out_key[is_new_out], in_key, up_key))
+    entries.sort()
     entries = entries[_is_new(entries)]
     src_entry = np.searchsorted(entries, out_key[is_new_out])[
         np.cumsum(is_new_out) - 1]
@@ -138,7 +140,7 @@ def lay_out(cap: np.ndarray, n_coflows: int, owner: np.ndarray,
     entry_ptr = np.searchsorted(entries, np.arange(n_coflows + 1) * n_ports)
     split = np.searchsorted(
         entries, np.arange(n_coflows) * n_ports + n_hosts)
-    ends = np.concatenate((src_entry, dst_entry, up_entry))
+    ends = src_entry, dst_entry, up_entry
     return Fabric(
         cap=np.ascontiguousarray(cap, np.float64),
         flow_ptr=np.searchsorted(owner, np.arange(n_coflows + 1)).astype(
@@ -147,15 +149,27 @@ def lay_out(cap: np.ndarray, n_coflows: int, owner: np.ndarray,
         src=src_entry.astype(np.int32), dst=dst_entry.astype(np.int32),
         base=bits, weight=flows.weight[order], owner=owner.astype(np.int32),
         port=(entries % n_ports).astype(np.int32),
-        # np.bincount returns integers for empty input.
-        load=np.bincount(ends, np.concatenate((bits, bits, bits[passing])),
-                         n_entries).astype(np.float64),
-        alive=np.bincount(ends, minlength=n_entries).astype(np.int32),
+        load=_sums(ends, (bits, bits, bits[passing]), n_entries),
+        alive=_sums(ends, (None, None, None), n_entries).astype(np.int32),
         first=np.searchsorted(src_entry, entry_at).astype(np.int32),
         last=np.searchsorted(src_entry, entry_at, 'right').astype(np.int32),
         skip=np.arange(len(bits) + 1), scale=np.ones(n_coflows),
         up_ptr=up_ptr, up=up_entry.astype(np.int32), uplinks=uplinks,
         n_caps=len(caps.rate_bps)), order
+
+
+def _sums(ends: Sequence[np.ndarray], of_flows: Sequence[np.ndarray | None],
+          n_entries: int) -> np.ndarray:
+    """Sum a number of each flow over the flows of each entry, shape (E,).
+
+    :param ends: entry of each flow's source, of its destination, and of each
+        port above that it passes.
+    :param of_flows: numbers, likewise; None to count flows.
+    """
+    found = np.zeros(n_entries)
+    for at, each in zip(ends, of_flows):
+        found += np.bincount(at, each, n_entries)
+    return found
 
 
 def _joined(up_ptr: np.ndarray, up: np.ndarray, caps: np.ndarray,
@@ -178,13 +192,14 @@ def resized(fabric: Fabric, bits: np.ndarray) -> Fabric:
     :param bits: remaining size of each flow, 0 of ended ones, shape (F,).
     """
     passing = np.repeat(np.arange(len(bits)), np.diff(fabric.up_ptr))
-    ends = np.concatenate((fabric.src, fabric.dst, fabric.up))
-    at_ends = np.concatenate((bits, bits, bits[passing]))
+    ends = fabric.src, fabric.dst, fabric.up
+    at_ends = bits, bits, bits[passing]
     n_entries = len(fabric.port)
     return fabric._replace(
         base=bits, scale=np.ones(len(fabric.scale)),
-        load=np.bincount(ends, at_ends, n_entries).astype(np.float64),
-        alive=np.bincount(ends, at_ends > 0, n_entries).astype(np.int32),
+        load=_sums(ends, at_ends, n_entries),
+        alive=_sums(ends, [each > 0 for each in at_ends], n_entries).astype(
+            np.int32),
         skip=np.arange(len(bits) + 1) + np.append(bits <= 0, False))
 
 

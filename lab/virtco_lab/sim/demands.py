@@ -12,6 +12,9 @@ from virtco import units
 from virtco.model import uplinks as uplinks_model
 from virtco.scheduling import fabric as fabric_model
 
+_NOTHING = fabric_model.Demand(np.zeros(0, np.int32), np.zeros(0, np.int32),
+                               np.zeros(0), np.zeros(0))
+
 
 def of_flows(flows: Iterable[tuple[int, int, float, float]]
              ) -> fabric_model.Demand:
@@ -22,15 +25,28 @@ def of_flows(flows: Iterable[tuple[int, int, float, float]]
                                size_bytes * units.BITS_PER_BYTE, weight)
 
 
-def fabric_of(cap: np.ndarray, demands: Sequence[fabric_model.Demand],
+def fabric_of(cap: np.ndarray, demands: Iterable[fabric_model.Demand],
               uplinks: uplinks_model.Uplinks = uplinks_model.NONE
               ) -> fabric_model.Fabric:
-    """Lay the demands out; ``cap`` is egress then ingress, shape (2H,)."""
-    counts = np.array([len(demand.bits) for demand in demands], np.int64)
-    owner = np.repeat(np.arange(len(demands)), counts)
-    src, dst, bits, weight = map(np.concatenate, zip(of_flows(()), *demands))
-    return fabric_model.lay_out(cap, len(demands), owner, fabric_model.Demand(
-        src.astype(np.int64), dst.astype(np.int64), bits, weight), uplinks)[0]
+    """Lay the demands out; ``cap`` is egress then ingress, shape (2H,).
+
+    :param demands: let go before the fabric is made, which takes four times
+        the room of its flows for a moment.
+    """
+    counts, flows = _together(demands)
+    return fabric_model.lay_out(cap, len(counts), np.repeat(
+        np.arange(len(counts)), counts), flows, uplinks)[0]
+
+
+def _together(demands: Iterable[fabric_model.Demand]
+              ) -> tuple[np.ndarray, fabric_model.Demand]:
+    """Return the number of flows of each demand, and all flows."""
+    found = list(demands)
+    src, dst, bits, weight = map(np.concatenate, zip(_NOTHING, *found))
+    return (np.array([len(demand.bits) for demand in found], np.int64),
+            fabric_model.Demand(src.astype(np.int32, copy=False),
+                                dst.astype(np.int32, copy=False), bits,
+                                weight))
 
 
 def append(fabric: fabric_model.Fabric,

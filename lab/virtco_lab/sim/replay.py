@@ -47,8 +47,8 @@ def replay(trace: traces.Trace, rate_bps: float, config: simulation.Config,
     :raises virtco.exception.Invalid: for a rate that is not above 0.
     """
     cap_bps = _capacity_bps(trace, rate_bps)
-    demands = [coflow.demand() for coflow in trace.coflows]
-    sim = simulation.Simulation(cap_bps, config, demands)
+    sim = simulation.Simulation(
+        cap_bps, config, (coflow.demand() for coflow in trace.coflows))
     alone_s = simulation.alone_s(sim.fabric)
     for index, coflow in enumerate(trace.coflows):
         sim.run(coflow.arrival_s, progress=progress)
@@ -64,7 +64,7 @@ def least_mean_cct_s(trace: traces.Trace, rate_bps: float) -> float:
     """
     fabric = demand_model.fabric_of(
         _capacity_bps(trace, rate_bps),
-        [coflow.demand() for coflow in trace.coflows])
+        (coflow.demand() for coflow in trace.coflows))
     return bound.least_mean_cct_s(fabric, np.array(
         [coflow.arrival_s for coflow in trace.coflows]))
 

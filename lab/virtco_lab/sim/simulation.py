@@ -3,6 +3,7 @@
 """Coflows over time on a fabric: the simulator without its planner."""
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
@@ -80,7 +81,7 @@ class Simulation:
     """
 
     def __init__(self, cap_bps: np.ndarray, config: Config,
-                 demands: Sequence[fabric_model.Demand] = (),
+                 demands: Iterable[fabric_model.Demand] = (),
                  above: uplinks.Uplinks = uplinks.NONE):
         """Lay out a fabric.
 
@@ -93,7 +94,7 @@ class Simulation:
         self.now_s = 0.0
         self.events = 0
         self._take(demand_model.fabric_of(cap_bps, demands, above))
-        self.live = np.zeros(max(1, len(demands)), np.int64)
+        self.live = np.zeros(max(1, len(self.fabric.scale)), np.int64)
         self.n_live = 0
 
     def _take(self, fabric: fabric_model.Fabric) -> None:

@@ -44,9 +44,9 @@ class TraceCoflow:
         """
         n_mappers, n_reducers = len(self.mappers), len(self.reducers)
         size = np.array([size for _, size in self.reducers])
-        src = np.repeat(np.array(self.mappers, np.int64), n_reducers)
+        src = np.repeat(np.array(self.mappers, np.int32), n_reducers)
         dst = np.tile(np.array([port for port, _ in self.reducers],
-                               np.int64), n_mappers)
+                               np.int32), n_mappers)
         bits = np.tile(size * units.BITS_PER_BYTE / max(1, n_mappers),
                        n_mappers)
         used = bits > 0

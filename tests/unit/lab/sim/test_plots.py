@@ -9,6 +9,7 @@ that is changed on purpose gets the number that the failure names.
 import dataclasses
 import hashlib
 
+from matplotlib import figure as mpl_figure
 import numpy as np
 import pytest
 
@@ -175,7 +176,7 @@ PAGES = {
 @pytest.mark.parametrize('name', figures.FIGURES)
 def test_what_is_on_the_page(name, tmp_path, monkeypatch):
     pages = []
-    monkeypatch.setattr(plots.mpl_figure.Figure, 'savefig',
+    monkeypatch.setattr(mpl_figure.Figure, 'savefig',
                         lambda self, path, dpi: pages.append((self, path)))
     found = record.read(record.DIRECTORY, name).found
     plots.draw(figures.FIGURES[name].show(made_up(found), samples.Context()),
