@@ -133,7 +133,7 @@ class Fabric:
 
         Each sender's ingress of the core has a class per receiver.
 
-        :param rates_bps: by (sender, receiver), no more than their cables'.
+        :param rates_bps: rates by (sender, receiver), at most their cables'.
         """
         minors = {host: f'1:{number:x}' for number, host in enumerate(
             self.hypervisors, _FIRST_PAIR_MINOR)}
