@@ -30,11 +30,6 @@ class Flow:
     rate_bps: float
     windows_bytes: tuple[int, ...]
 
-    @property
-    def sent_bytes(self) -> int:
-        """Bytes that arrived in all windows."""
-        return sum(self.windows_bytes)
-
 
 def transfer(address: str, port: int, asked: probe_order.Bulk,
              settings: protocol.Settings, key: protocol.Key,

@@ -13,30 +13,26 @@ _SIOCGIFADDR = 0x8915
 RECEIVED, SENT = 0, 8
 
 
-def read_bytes(dev: str | None, column: int) -> int | None:
-    """Read the bytes that a device received or sent, with those of RDMA;
-    None without it.
+def read_bytes(dev: str | None, column: int) -> int:
+    """Read the bytes that a device received or sent, with those of RDMA; 0
+    without it.
     """
     # thread-self, because threads may live in namespaces of their own.
-    if dev is None:
-        return None
     with open('/proc/thread-self/net/dev', encoding='ascii') as lines:
         for line in lines:
             name, _, numbers = line.partition(':')
             if name.strip() == dev:
                 return (int(numbers.split()[column])
                         + rdma.read_bytes(dev, is_sent=column == SENT))
-    return None
+    return 0
 
 
-def foreign_share(before_bytes: int | None, after_bytes: int | None,
-                  own_bytes: int) -> float:
+def foreign_share(before_bytes: int, after_bytes: int, own_bytes: int
+                  ) -> float:
     """Return the share of a device's traffic that was not the train's.
 
     It is 0 when the device is unknown, so that the train is accepted.
     """
-    if before_bytes is None or after_bytes is None:
-        return 0.0
     total_bytes = after_bytes - before_bytes
     if total_bytes <= own_bytes:
         return 0.0

@@ -108,7 +108,7 @@ class ProbeService:
             if flow.rate_bps <= 0:
                 raise protocol.ProbeError('the connection was too short')
             return measurement(
-                rate_bps=flow.rate_bps, sent_bytes=flow.sent_bytes,
+                rate_bps=flow.rate_bps, sent_bytes=sum(flow.windows_bytes),
                 windows_bytes=list(flow.windows_bytes), method='bulk')
         found = sender.measure(
             order.address, order.port, order.traffic, dataclasses.replace(

@@ -252,7 +252,11 @@ class _BurstReceiver:
         quiet_s = _QUIET_S
         last_s = time.monotonic()
         while told is None or len(arrivals) < told.packets:
-            readable = self._wait(quiet_s if told else None)
+            wanted, left_s = [self._packets], self._control.left_s()
+            if told is None:
+                wanted.append(self._control.sock)
+            readable, _, _ = select.select(
+                wanted, [], [], min(left_s, quiet_s) if told else left_s)
             now_s = time.monotonic()
             if self._packets in readable:
                 if arrivals:
@@ -277,16 +281,6 @@ class _BurstReceiver:
                     self._control.send(protocol.Pong())
         return trains.Burst(told.packets, tuple(arrivals.items()),
                             told.sending_s)
-
-    def _wait(self, quiet_s: float | None) -> list[socket.socket]:
-        left_s = self._control.deadline_s - time.monotonic()
-        if left_s <= 0:
-            raise protocol.ProbeError('the time is up')
-        wanted = [self._packets]
-        if quiet_s is None:
-            wanted.append(self._control.sock)
-        return select.select(wanted, [], [],
-                             min(left_s, quiet_s or left_s))[0]
 
     def _drain(self, index: int, arrivals: dict[int, float]) -> None:
         for cookie, burst, seq, seconds, nanoseconds in _arrived(

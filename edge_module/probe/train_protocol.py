@@ -57,8 +57,8 @@ NONCE_BYTES = 16
 #: Cookie of the train, index of the burst, sequence number in the burst.
 HEADER = struct.Struct(f'!{COOKIE_BYTES}sHI')
 ETHERNET_BYTES = 14
-_UDP_BYTES = 8
-_IP_BYTES = {socket.AF_INET: 20, socket.AF_INET6: 40}
+#: Length of a packet's IP and UDP headers by the family of its socket.
+HEADERS_BYTES: dict[int, int] = {socket.AF_INET: 28, socket.AF_INET6: 48}
 _MAX_LINE_BYTES = 16384
 #: How much later than this end the peer may hear of the measurement.
 _UNEXPECTED_S, _RETRY_S = 3.0, 0.2
@@ -241,14 +241,9 @@ class Pace:
         self._begun_s.append(now_s)
 
 
-def header_bytes(family: int) -> int:
-    """Return the length of a packet's IP and UDP headers."""
-    return _IP_BYTES[socket.AddressFamily(family)] + _UDP_BYTES
-
-
 def frame_bytes(family: int, packet_bytes: int) -> int:
     """Return the size of a packet as tc counts it, with Ethernet header."""
-    return packet_bytes + header_bytes(family) + ETHERNET_BYTES
+    return packet_bytes + HEADERS_BYTES[family] + ETHERNET_BYTES
 
 
 class PeerGone(ProbeError):
@@ -270,7 +265,7 @@ class Control:
 
     def send(self, message: Message | probe_order.Traffic) -> None:
         line = msgspec.json.encode(message) + b'\n'
-        self.sock.settimeout(self._left_s())
+        self.sock.settimeout(self.left_s())
         try:
             self.sock.sendall(line)
         except OSError as error:
@@ -288,7 +283,7 @@ class Control:
         :raises ProbeError: for another message, or none in time.
         """
         while b'\n' not in self._buffer:
-            self.sock.settimeout(self._left_s())
+            self.sock.settimeout(self.left_s())
             try:
                 data = self.sock.recv(_MAX_LINE_BYTES)
             except ConnectionError as error:
@@ -317,7 +312,7 @@ class Control:
 
     def receive_into(self, buffer: bytearray) -> int:
         """Read bulk data; return its bytes, 0 at the end of the stream."""
-        self.sock.settimeout(self._left_s())
+        self.sock.settimeout(self.left_s())
         try:
             return self.sock.recv_into(buffer)
         except OSError as error:
@@ -328,7 +323,11 @@ class Control:
         self.send(message)
         return self.receive(wanted)
 
-    def _left_s(self) -> float:
+    def left_s(self) -> float:
+        """Return the time until the deadline.
+
+        :raises ProbeError: when it is over.
+        """
         left_s = self.deadline_s - time.monotonic()
         if left_s <= 0:
             raise ProbeError('the time is up')

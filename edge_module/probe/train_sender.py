@@ -82,8 +82,11 @@ class _Session:
         self._is_shared = False
 
     def run(self, train: probe_order.Train) -> Measurement:
-        sock = self._packet_socket()
-        with sock:
+        with socket.socket(self._control.sock.family,
+                           socket.SOCK_DGRAM) as sock:
+            bypass_classes(sock, self._settings)
+            sock.setblocking(False)
+            sock.connect(self._control.sock.getpeername())
             train = self._fitting(train, protocol.mtu(sock))
             found = self._send(sock, train)
             longer = self._longer(train)
@@ -103,19 +106,11 @@ class _Session:
             found, lower_bound=found.lower_bound or self._is_shared,
             sent_bytes=self._settings.max_bytes - self._left_bytes)
 
-    def _packet_socket(self) -> socket.socket:
-        peer = self._control.sock.getpeername()
-        sock = socket.socket(self._control.sock.family, socket.SOCK_DGRAM)
-        bypass_classes(sock, self._settings)
-        sock.setblocking(False)
-        sock.connect(peer)
-        return sock
-
     def _fitting(self, train: probe_order.Train, mtu: int
                  ) -> probe_order.Train:
         """Return the train, reduced to the path's MTU and bytes left."""
-        packet_bytes = min(train.packet_bytes, mtu - protocol.header_bytes(
-            self._control.sock.family))
+        packet_bytes = min(train.packet_bytes, mtu - protocol.HEADERS_BYTES[
+            self._control.sock.family])
         packets = min(train.packets, self._left_bytes // packet_bytes)
         bursts = min(train.bursts,
                      self._left_bytes // (packets * packet_bytes))
@@ -167,15 +162,13 @@ class _Session:
     def _round_trips(self) -> trains.RoundTrips:
         """Measure round trips, before any packet of a train is in flight."""
         stop_s = time.monotonic() + _PINGING_S
-        found = [self._ping_s()]
-        while len(found) < _PINGS and time.monotonic() < stop_s:
-            found.append(self._ping_s())
+        found: list[float] = []
+        while not found or (len(found) < _PINGS
+                            and time.monotonic() < stop_s):
+            begin_s = time.perf_counter()
+            self._control.ask(protocol.Ping(), protocol.Pong)
+            found.append(time.perf_counter() - begin_s)
         return trains.round_trips(found)
-
-    def _ping_s(self) -> float:
-        begin_s = time.perf_counter()
-        self._control.ask(protocol.Ping(), protocol.Pong)
-        return time.perf_counter() - begin_s
 
 
 def bypass_classes(sock: socket.socket, settings: protocol.Settings) -> None:

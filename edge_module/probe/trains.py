@@ -46,12 +46,12 @@ class Burst:
         order of arrival. Packets that arrived in one super-packet share
         their timestamp.
     :ivar sending_s: time the sender needed for the burst, without the time
-        it waited for room in its own queue; None when unknown.
+        it waited for room in its own queue.
     """
 
     sent: int
     arrivals: tuple[tuple[int, float], ...]
-    sending_s: float | None = None
+    sending_s: float = 0.0
 
     @property
     def span_s(self) -> float:
@@ -98,16 +98,14 @@ def estimate(bursts: Sequence[Burst], *, frame_bytes: int, packet_bytes: int
         return None
     rates = [_rate_between(burst, edges[0], edges[-1], frame_bytes)[0]
              for burst, edges in used]
-    shares = [burst.sending_s / burst.span_s for burst, _ in used
-              if burst.sending_s is not None]
+    shares = [burst.sending_s / burst.span_s for burst, _ in used]
     sent = sum(burst.sent for burst in bursts)
     arrived = sum(len(burst.arrivals) for burst in bursts)
     return TrainRate(
         rate_bps=statistics.median(rates),
         throughput_bps=throughput_bps(bursts, packet_bytes),
         loss=max(0.0, 1 - arrived / sent),
-        lower_bound=bool(shares)
-        and statistics.median(shares) >= SENDER_LIMITED,
+        lower_bound=statistics.median(shares) >= SENDER_LIMITED,
         agrees=_agree([[_rate_between(burst, begin_s, end_s, frame_bytes)
                         for begin_s, end_s in itertools.pairwise(edges)]
                        for burst, edges in used]),
@@ -198,12 +196,10 @@ class RoundTrips:
     min_s: float
     median_s: float
     p99_s: float
-    count: int
 
 
 def round_trips(round_trips_s: Sequence[float]) -> RoundTrips:
     """Summarise one or more round-trip times."""
     ordered = sorted(round_trips_s)
     return RoundTrips(ordered[0], statistics.median(ordered),
-                      ordered[math.ceil(0.99 * len(ordered)) - 1],
-                      len(ordered))
+                      ordered[math.ceil(0.99 * len(ordered)) - 1])

@@ -70,7 +70,6 @@ def test_a_train_over_loopback_arrives():
     assert found.loss < 0.5
     assert (0 < found.rtt.min_s <= found.rtt.median_s <= found.rtt.p99_s
             < 5)
-    assert found.rtt.count > 1
 
 
 def test_a_train_over_ipv6_arrives():
@@ -388,8 +387,8 @@ def test_counters_of_a_device():
     # Others use it meanwhile.
     assert netdev.read_bytes('lo', netdev.RECEIVED) == pytest.approx(
         netdev.read_bytes('lo', netdev.SENT), rel=0.01)
-    assert netdev.read_bytes('no-such-dev', netdev.SENT) is None
-    assert netdev.read_bytes(None, netdev.SENT) is None
+    assert netdev.read_bytes('no-such-dev', netdev.SENT) == 0
+    assert netdev.read_bytes(None, netdev.SENT) == 0
     assert netdev.foreign_share(5, 5, 0) == 0
     assert netdev.address_of('lo') == LOOPBACK
     assert netdev.address_of('no-such-dev') is None
@@ -397,7 +396,7 @@ def test_counters_of_a_device():
 
 
 @pytest.mark.parametrize('before, after, own, share', [
-    (None, 100, 10, 0.0), (100, None, 10, 0.0), (100, 200, 100, 0.0),
+    (0, 0, 10, 0.0), (100, 0, 10, 0.0), (100, 200, 100, 0.0),
     (100, 200, 150, 0.0), (100, 200, 75, 0.25)])
 def test_share_of_other_traffic(before, after, own, share):
     assert netdev.foreign_share(before, after, own) == share
@@ -492,7 +491,8 @@ def test_a_bulk_connection_is_counted_in_windows():
         found = bulk.transfer(LOOPBACK, answering.port,
                               probe_order.Bulk(0.3), SENDING, KEY)
         assert found.rate_bps > 1e6
-        assert 0 < found.sent_bytes and 1 < len(found.windows_bytes) < 1000
+        assert 0 < sum(found.windows_bytes)
+        assert 1 < len(found.windows_bytes) < 1000
         # The responder is free again.
         assert sender.measure(LOOPBACK, answering.port,
                               probe_order.Train(2, 50, 500), SENDING,
@@ -503,7 +503,7 @@ def test_a_bulk_connection_keeps_to_its_bytes():
     with _responder() as answering:
         found = bulk.transfer(LOOPBACK, answering.port,
                               probe_order.Bulk(5.0, 2 ** 20), SENDING, KEY)
-        assert found.sent_bytes == 2 ** 20
+        assert sum(found.windows_bytes) == 2 ** 20
     with _responder() as answering, _control(answering.port) as control:
         control.ask(probe_order.Bulk(0.5, 2 ** 16), protocol.Go)
         with pytest.raises(protocol.ProbeError), contextlib.suppress(OSError):
@@ -537,11 +537,11 @@ def test_connections_of_a_round_are_counted_from_a_common_start():
                                 start_s + 0.1)
     assert time.monotonic() > start_s + 0.1
     # Whole frames count.
-    assert 2 ** 20 < found.sent_bytes < 1.1 * 2 ** 20
+    assert 2 ** 20 < sum(found.windows_bytes) < 1.1 * 2 ** 20
     assert len(found.windows_bytes) >= 10
     assert not any(found.windows_bytes[:9])
     assert found.rate_bps == pytest.approx(
-        found.sent_bytes * 8 / (0.01 * len(found.windows_bytes)))
+        sum(found.windows_bytes) * 8 / (0.01 * len(found.windows_bytes)))
 
 
 def test_what_comes_before_the_start_counts_in_the_first_window():

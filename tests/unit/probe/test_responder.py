@@ -199,6 +199,7 @@ class Arrivals:
         self.deadline_s = clock.s + lasts_s
         self.sock = object()
         self.said, self.waits = [], []
+        monkeypatch.setattr(protocol, 'time', clock)
         monkeypatch.setattr(responder, 'select', self)
         monkeypatch.setattr(responder, '_arrived', self._packets)
 
@@ -217,6 +218,9 @@ class Arrivals:
         _, numbers = self._events.pop(0)
         for number in numbers:
             yield COOKIE, 3, number, 5002, 250_000_000
+
+    def left_s(self):
+        return protocol.Control.left_s(self)
 
     def has_message(self):
         at_s, what = self._events[0] if self._events else (math.inf, [])

@@ -55,7 +55,7 @@ class Peer:
         self._clock, self._ping_s, self._burst_s = clock, ping_s, burst_s
         self._results = list(results)
         self.deadline_s = clock.s + 99.0
-        self.asked = []
+        self.asked, self.n_pings = [], 0
         self.received = itertools.repeat(1)
         self.sock = types.SimpleNamespace(
             family=family, getpeername=lambda: receiver.getsockname())
@@ -68,6 +68,7 @@ class Peer:
     def _answer(self, message):
         if message == protocol.Ping():
             self._clock.s += self._ping_s
+            self.n_pings += 1
             return protocol.Pong()
         self.asked.append(message)
         if isinstance(message, protocol.Sent):
@@ -138,7 +139,7 @@ def test_a_train_is_announced_and_its_bursts_follow(clock, receiver):
     assert found == sender.Measurement(
         rate_bps=8e6, throughput_bps=7e6, lower_bound=False, agrees=True,
         loss=0.25, bursts=3,
-        rtt=trains.RoundTrips(0.0, 0.0, 0.0, 100), sent_bytes=7200)
+        rtt=trains.RoundTrips(0.0, 0.0, 0.0), sent_bytes=7200)
     cookie = next(KEY.cookies('a', 'b'))
     headers = [protocol.HEADER.unpack_from(receiver.recv(200))
                for _ in range(72)]
@@ -238,9 +239,12 @@ def test_what_others_send_from_here_makes_it_a_lower_bound(
 
 
 def test_round_trips_end_by_number_or_time(clock):
-    assert session(Peer(clock, ping_s=0.001))._round_trips().count == 100
-    found = session(Peer(clock, ping_s=0.125))._round_trips()
-    assert found == trains.RoundTrips(0.125, 0.125, 0.125, 3)
+    for ping_s, n_pings in ((0.001, 100), (0.125, 3), (0.5, 1)):
+        peer = Peer(clock, ping_s=ping_s)
+        found = session(peer)._round_trips()
+        assert [found.min_s, found.median_s, found.p99_s] == pytest.approx(
+            [ping_s] * 3)
+        assert peer.n_pings == n_pings
 
 
 class Device:
@@ -349,9 +353,14 @@ def test_trains_pass_the_classes_if_they_may(clock, receiver, monkeypatch,
             raise PermissionError
 
     monkeypatch.setattr(sender.socket, 'socket', Socket)
-    with session(Peer(clock, receiver=receiver),
-                 bypass_classes=bypasses)._packet_socket() as found:
+    def mtu(found):
         assert found.getpeername() == receiver.getsockname()
         assert found.getblocking() is False
+        raise protocol.ProbeError('told to')
+
+    monkeypatch.setattr(sender.protocol, 'mtu', mtu)
+    with pytest.raises(protocol.ProbeError, match='told to'):
+        session(Peer(clock, receiver=receiver),
+                bypass_classes=bypasses).run(train(1, 24, 100))
     assert options == [(socket.SOL_SOCKET, socket.SO_PRIORITY, 0x70000000)
                        ] * bypasses
