@@ -4,7 +4,6 @@
 
 from collections.abc import Iterable
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -51,24 +50,20 @@ def _together(demands: Iterable[fabric_model.Demand]
 
 def append(fabric: fabric_model.Fabric,
            demands: Sequence[fabric_model.Demand]) -> fabric_model.Fabric:
-    """Return a copy of a fabric with the demands behind those it has."""
-    new = fabric_of(fabric.cap[:2 * fabric.n_hosts], demands, fabric.uplinks)
-    n_flows, n_entries = len(fabric.base), len(fabric.port)
-    shift = {'flow_ptr': n_flows, 'entry_ptr': n_entries, 'src': n_entries,
-             'dst': n_entries, 'owner': len(fabric.scale), 'first': n_flows,
-             'last': n_flows, 'split': n_entries, 'skip': n_flows,
-             'up_ptr': len(fabric.up), 'up': n_entries}
-    joined: dict[str, Any] = {}
-    for name in fabric_model.Fabric._fields:
-        if name in ('uplinks', 'n_caps'):
-            continue
-        old, added = getattr(fabric, name), getattr(new, name)
-        if name.endswith('_ptr'):
-            added = added[1:]
-        elif name == 'skip':
-            old = old[:-1]
-        if name in shift:
-            added = added + np.array(shift[name], added.dtype)
-        joined[name] = np.concatenate((old, added))
-    joined['cap'] = fabric.cap
-    return fabric._replace(**joined)
+    """Return a fabric with the demands behind those it has, as they are."""
+    counts, added = _together(demands)
+    n_known = len(fabric.scale)
+    known = fabric_model.Demand(
+        fabric.port[fabric.src], fabric.port[fabric.dst] - fabric.n_hosts,
+        fabric.base, fabric.weight)
+    new = fabric_model.lay_out(
+        fabric.cap[:2 * fabric.n_hosts], n_known + len(counts),
+        np.append(fabric.owner, np.repeat(
+            n_known + np.arange(len(counts)), counts)),
+        fabric_model.Demand(*map(np.append, known, added)),
+        fabric.uplinks)[0]
+    # Coflows are laid out one after another: the known ones are first.
+    for fresh, old in zip(new, fabric):
+        if isinstance(fresh, np.ndarray) and isinstance(old, np.ndarray):
+            fresh[:len(old)] = old
+    return new

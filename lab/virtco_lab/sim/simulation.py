@@ -112,9 +112,7 @@ class Simulation:
         self._take(demand_model.append(self.fabric, demands))
         for fresh_column, old_column in zip(self.state, old):
             fresh_column[:first] = old_column
-        grown = np.zeros(first + len(demands), np.int64)
-        grown[:self.n_live] = self.live[:self.n_live]
-        self.live = grown
+        self.live = np.append(self.live, np.zeros(len(demands), np.int64))
         return range(first, first + len(demands))
 
     def start(self, index: int, *, priority_class: int = 0,
