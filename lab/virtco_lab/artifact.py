@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 
-from virtco_lab.sim import figures
+from virtco_lab.sim.figures import index
 from virtco_lab.sim.figures import record
 
 #: Seconds of the short forms and of steps that are no recorded figures, on two
@@ -80,7 +80,7 @@ def _emulated(output: pathlib.Path, short: bool) -> Iterator[Step]:
 
 def _simulated(output: pathlib.Path) -> Iterator[Step]:
     """Yield every figure that is recorded and needs no file from elsewhere."""
-    for name, figure in figures.FIGURES.items():
+    for name, figure in index.FIGURES.items():
         path = record.DIRECTORY / f'{name}.json'
         if figure.needs_trace or not path.exists():
             continue

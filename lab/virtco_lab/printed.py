@@ -14,7 +14,7 @@ import docutils.nodes
 import docutils.parsers.rst.roles
 
 from virtco import exception
-from virtco_lab.sim import figures
+from virtco_lab.sim.figures import index
 from virtco_lab.sim.figures import plots
 from virtco_lab.sim.figures import record
 from virtco_lab.sim.figures import samples
@@ -76,7 +76,7 @@ def write(path: pathlib.Path, directory: pathlib.Path,
 def _with_plots(source: str, directory: pathlib.Path,
                 scratch: pathlib.Path) -> str:
     def replaced(match: re.Match[str]) -> str:
-        figure = figures.FIGURES.get(match[1])
+        figure = index.FIGURES.get(match[1])
         if figure is None or not (directory / f'{match[1]}.json').exists():
             return match[0]
         known = record.read(directory, match[1])

@@ -10,8 +10,8 @@ import tempfile
 from virtco import exception
 from virtco_lab import printed
 from virtco_lab.cmd import arguments
-from virtco_lab.sim import figures
 from virtco_lab.sim.figures import document
+from virtco_lab.sim.figures import index
 from virtco_lab.sim.figures import record
 
 
@@ -41,10 +41,10 @@ def main(argv: list[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     stale: list[pathlib.Path] = []
     if options.write:
-        document.write(record.DIRECTORY, figures.FIGURES, figures.FIGURES)
+        document.write(record.DIRECTORY, index.FIGURES, index.FIGURES)
     else:
-        stale = document.outdated(record.DIRECTORY, figures.FIGURES,
-                                  figures.FIGURES)
+        stale = document.outdated(record.DIRECTORY, index.FIGURES,
+                                  index.FIGURES)
     for path in stale:
         print(f'virtco-report: {path}: not the table of its record; --write '
               'makes it', file=sys.stderr)

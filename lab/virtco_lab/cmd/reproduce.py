@@ -18,10 +18,10 @@ from rich import progress as rich_progress
 from virtco import exception
 from virtco_lab.cmd import arguments
 from virtco_lab.cmd import present
-from virtco_lab.sim import figures
 from virtco_lab.sim import training_files
 from virtco_lab.sim import workloads
 from virtco_lab.sim.figures import document
+from virtco_lab.sim.figures import index
 from virtco_lab.sim.figures import plots
 from virtco_lab.sim.figures import record
 from virtco_lab.sim.figures import samples
@@ -36,7 +36,7 @@ def add(actions: Any) -> None:
     """Add the action ``reproduce`` of ``virtco-sim``."""
     reproduce = actions.add_parser(
         'reproduce', help='a figure or table of the papers')
-    reproduce.add_argument('figure', choices=[*figures.FIGURES, 'all'])
+    reproduce.add_argument('figure', choices=[*index.FIGURES, 'all'])
     reproduce.add_argument('--only', type=arguments.names, default=(),
                            metavar='FIGURE,…', help='of all')
     reproduce.add_argument(
@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
     trace = pathlib.Path(path) if path else None
     _refuse(args, trace)
     if args.render:
-        document.write(args.record, figures.FIGURES, _names(args))
+        document.write(args.record, index.FIGURES, _names(args))
         return 0
     common = samples.Context(
         (), args.shape, args.short, trace, args.topology,
@@ -111,9 +111,9 @@ def run(args: argparse.Namespace) -> int:
                     for difference in entry['differences']]
         failures += [f'{path}: not the table of its record; --write makes it'
                      for path in document.outdated(
-                         args.record, figures.FIGURES, names)]
+                         args.record, index.FIGURES, names)]
     if args.write:
-        document.write(args.record, figures.FIGURES, names)
+        document.write(args.record, index.FIGURES, names)
     if args.json:
         print(json.dumps({'figures': shown, 'failures': failures}
                          if args.check else
@@ -149,19 +149,19 @@ def _refuse(args: argparse.Namespace, trace: pathlib.Path | None) -> None:
 def _names(args: argparse.Namespace) -> tuple[str, ...]:
     """Name the figures that the arguments choose."""
     for name in args.only:
-        if name not in figures.FIGURES:
+        if name not in index.FIGURES:
             raise exception.Invalid(
                 field='--only', value=name,
-                limit='one of ' + ', '.join(figures.FIGURES))
+                limit='one of ' + ', '.join(index.FIGURES))
     if args.figure != 'all':
         return (args.figure,)
-    return args.only or tuple(figures.FIGURES)
+    return args.only or tuple(index.FIGURES)
 
 
 def _chosen(args: argparse.Namespace, trace: pathlib.Path | None
             ) -> Iterator[samples.Figure]:
     """Yield the figures to run; report those without their trace."""
-    for figure in map(figures.FIGURES.__getitem__, _names(args)):
+    for figure in map(index.FIGURES.__getitem__, _names(args)):
         if trace is not None or not figure.needs_trace:
             yield figure
         elif args.figure == 'all' and not args.only:

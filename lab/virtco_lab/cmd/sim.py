@@ -20,9 +20,7 @@ from virtco import exception
 from virtco import units
 from virtco_lab.cmd import arguments
 from virtco_lab.cmd import present
-from virtco_lab.cmd import reproduce
 from virtco_lab.sim import cloud
-from virtco_lab.sim import errata
 from virtco_lab.sim import groups
 from virtco_lab.sim import optimum
 from virtco_lab.sim import replay
@@ -34,15 +32,21 @@ from virtco_lab.sim import workloads
 _ERRORS = rich_console.Console(stderr=True)
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """Make the parser of ``virtco-sim``."""
+def make_parser(action: str | None = None) -> argparse.ArgumentParser:
+    """Make the parser of ``virtco-sim``.
+
+    :param action: name of the action that runs; only *reproduce* needs the
+        figures, and with them the controller. None for all actions.
+    """
     parser = arguments.Parser(
         prog='virtco-sim',
         description='Simulate placement and scheduling of coflows.')
     parser.set_defaults(run=None)
     actions = parser.add_subparsers(metavar='ACTION', required=True)
     _add_run(actions)
-    reproduce.add(actions)
+    if action not in ('run', 'generate', 'errata'):
+        from virtco_lab.cmd import reproduce
+        reproduce.add(actions)
     _add_generate(actions)
     errata = actions.add_parser(
         'errata', help='what the papers\' print gets wrong, by running each '
@@ -95,6 +99,8 @@ def _add_generate(actions: Any) -> None:
 
 def _errata(args: argparse.Namespace) -> int:
     """Check the errata; return 1 when an example refutes nothing."""
+    from virtco_lab.sim import errata
+
     found = errata.check()
     if args.json:
         print(json.dumps([dataclasses.asdict(one) for one in found]))
@@ -202,7 +208,8 @@ def _generate(args: argparse.Namespace) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     """Run ``virtco-sim``; return its exit code."""
-    args = make_parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    args = make_parser(*words[:1]).parse_args(words)
     try:
         return int(args.run(args))
     except (exception.VirtcoException, OSError) as error:

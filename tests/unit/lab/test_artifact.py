@@ -14,7 +14,7 @@ from virtco_lab import artifact
 from virtco_lab.cmd import emulate
 from virtco_lab.cmd import report
 from virtco_lab.cmd import sim
-from virtco_lab.sim import figures
+from virtco_lab.sim.figures import index
 from virtco_lab.sim.figures import record
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -38,7 +38,7 @@ def test_a_step_names_a_command(name, tmp_path):
 
 
 def test_every_recorded_figure_is_a_step():
-    recorded = {name for name, figure in figures.FIGURES.items()
+    recorded = {name for name, figure in index.FIGURES.items()
                 if not figure.needs_trace
                 and (record.DIRECTORY / f'{name}.json').exists()}
     assert len(recorded) > 10 and recorded <= STEPS.keys()
@@ -52,7 +52,7 @@ def test_every_recorded_figure_is_a_step():
 
 
 def test_a_figure_whose_trace_is_not_here_is_no_step(tmp_path, monkeypatch):
-    name = next(name for name, figure in figures.FIGURES.items()
+    name = next(name for name, figure in index.FIGURES.items()
                 if figure.needs_trace)
     known = json.loads((record.DIRECTORY / 'virtco-case1.json').read_text())
     (tmp_path / f'{name}.json').write_text(json.dumps(known))

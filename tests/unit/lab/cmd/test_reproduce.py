@@ -9,7 +9,7 @@ import pytest
 
 from virtco_lab.cmd import reproduce
 from virtco_lab.cmd import sim as command
-from virtco_lab.sim import figures
+from virtco_lab.sim.figures import index
 from virtco_lab.sim.figures import outcome
 from virtco_lab.sim.figures import record
 from virtco_lab.sim.figures import samples
@@ -62,7 +62,7 @@ def _run(monkeypatch, tmp_path, capsys):
     made = [evaluation.figure('drawn'), evaluation.figure(
             'fixed', seeded=False), evaluation.figure(
             'traced', inputs=('trace',))]
-    monkeypatch.setattr(figures, 'FIGURES', {one.name: one for one in made})
+    monkeypatch.setattr(index, 'FIGURES', {one.name: one for one in made})
     monkeypatch.delenv(reproduce.TRACE_VARIABLE, raising=False)
     monkeypatch.chdir(tmp_path)
     return evaluation

@@ -5,6 +5,8 @@
 import json
 import math
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -50,6 +52,15 @@ def test_what_runs_by_default():
         'kind': 'table2', 'output': pathlib.Path('x'), 'seed': 0,
         'ports': 150, 'coflows': 526, 'duration': 3600.0, 'shape': 'medium'}
     assert parse('errata') == {'json': False}
+
+
+def test_a_run_loads_no_figures(trace):
+    """They take more room than the simulation of a small trace."""
+    code = ('import sys; from virtco_lab.cmd import sim; '
+            f'sim.main(["run", "--trace", {str(trace)!r}]); '
+            'sys.exit(sorted({"matplotlib", "scipy.stats", "sqlalchemy"} '
+            '& sys.modules.keys()) or 0)')
+    subprocess.run([sys.executable, '-c', code], check=True)
 
 
 @pytest.mark.parametrize('argv', [

@@ -7,8 +7,8 @@ import pytest
 
 from tests import figures
 from virtco_lab.sim import broadcasts
-from virtco_lab.sim import figures as all_figures
 from virtco_lab.sim.figures import broadcasts as broadcasts_figures
+from virtco_lab.sim.figures import index
 from virtco_lab.sim.figures import samples
 
 
@@ -120,7 +120,7 @@ def test_iterations_end_sooner_by_what_both_parts_save():
     found = samples.Samples((0,), {
         'before': {'broadcast': [[6.0]], 'shuffle': [[4.0]]},
         'after': {'broadcast': [[1.5]], 'shuffle': [[2.0]]}}, {})
-    shown = all_figures.FIGURES['orchestra-fig16'].show(
+    shown = index.FIGURES['orchestra-fig16'].show(
         found, samples.Context())
     whole_s = 10 / broadcasts_figures.COMMUNICATION
     sooner = 100 * 6.5 / whole_s

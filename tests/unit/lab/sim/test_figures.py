@@ -18,9 +18,9 @@ from virtco.model import cluster
 from virtco.model import coflow
 from virtco.scheduling import fabric as fabric_model
 from virtco_lab.sim import clouds
-from virtco_lab.sim import figures
 from virtco_lab.sim import groups
 from virtco_lab.sim.figures import choreo
+from virtco_lab.sim.figures import index
 from virtco_lab.sim.figures import orchestra
 from virtco_lab.sim.figures import record
 from virtco_lab.sim.figures import samples
@@ -31,7 +31,7 @@ from virtco_lab.sim.figures import virtco
 SEED = 1
 #: Settings of about a quarter of a second together.
 QUICK = {
-    **{name: figures.FIGURES[name].settings for name in (
+    **{name: index.FIGURES[name].settings for name in (
         'rpca-dynamics', 'rpca-fig9', 'rpca-fig9-cg', 'rpca-fig9-size',
         'training-pair')},
     'facebook-like': ('sebf', 'mrtf', 'each alone', 'bound of any schedule'),
@@ -70,7 +70,7 @@ PLANNED = {
     *((name, settings, 1e-4) for name, settings in QUICK.items()),
     *((name, settings, 0.05) for name, settings in PLANNED.items())])
 def test_a_seed_gives_the_recorded_numbers(name, settings, tolerance):
-    figure, known = figures.FIGURES[name], record.read(record.DIRECTORY, name)
+    figure, known = index.FIGURES[name], record.read(record.DIRECTORY, name)
     context = samples.Context()
     row = known.found.seeds.index(SEED if figure.seeded else 0)
     for setting in settings:
@@ -100,7 +100,7 @@ def test_each_setting_runs_with_each_seed_in_this_process():
 def test_figures_with_any_table_run_side_by_side():
     """Only the numbers go to other processes."""
     context = samples.Context(seeds=(0,), short=True)
-    figure = figures.FIGURES['rpca-fig4']
+    figure = index.FIGURES['rpca-fig4']
     there = figure.sample(dataclasses.replace(context, processes=2))
     assert there.values == figure.sample(context).values
 
@@ -135,7 +135,7 @@ def test_the_spread_is_swept_with_background(monkeypatch):
     seen = []
     monkeypatch.setattr(virtco, 'mean_ccts_s', lambda hosts, *_: (
         seen.append(hosts), {})[1])
-    figures.FIGURES['virtco-sigma'].run('1.5', 3, samples.Context())
+    index.FIGURES['virtco-sigma'].run('1.5', 3, samples.Context())
     assert seen == [virtco.datacentre(3, background=True)]
 
 

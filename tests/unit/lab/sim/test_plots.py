@@ -13,8 +13,8 @@ from matplotlib import figure as mpl_figure
 import numpy as np
 import pytest
 
-from virtco_lab.sim import figures
 from virtco_lab.sim.figures import document
+from virtco_lab.sim.figures import index
 from virtco_lab.sim.figures import outcome
 from virtco_lab.sim.figures import plots
 from virtco_lab.sim.figures import record
@@ -92,12 +92,12 @@ def numbers(value):
 def weighed(name):
     """The sum of a figure's numbers, each times one to seven in turn."""
     found = record.read(record.DIRECTORY, name).found
-    drawn = figures.FIGURES[name].show(made_up(found), samples.Context())
+    drawn = index.FIGURES[name].show(made_up(found), samples.Context())
     return sum(value * (1 + place % 7)
                for place, value in enumerate(numbers(drawn.panels)))
 
 
-@pytest.mark.parametrize('name', figures.FIGURES)
+@pytest.mark.parametrize('name', index.FIGURES)
 def test_what_is_drawn(name):
     assert weighed(name) == pytest.approx(DRAWN[name], rel=1e-9)
 
@@ -173,13 +173,13 @@ PAGES = {
     'wrong-hints': ('776c9b22', 3489.22254006)}
 
 
-@pytest.mark.parametrize('name', figures.FIGURES)
+@pytest.mark.parametrize('name', index.FIGURES)
 def test_what_is_on_the_page(name, tmp_path, monkeypatch):
     pages = []
     monkeypatch.setattr(mpl_figure.Figure, 'savefig',
                         lambda self, path, dpi: pages.append((self, path)))
     found = record.read(record.DIRECTORY, name).found
-    plots.draw(figures.FIGURES[name].show(made_up(found), samples.Context()),
+    plots.draw(index.FIGURES[name].show(made_up(found), samples.Context()),
                tmp_path / 'new')
     (page, path), = pages
     assert path == tmp_path / 'new' / f'{name}.png' and path.parent.is_dir()
@@ -198,8 +198,8 @@ def test_a_plot_is_drawn_once_more(tmp_path):
 
 
 def test_each_table_is_its_records():
-    assert document.outdated(record.DIRECTORY, figures.FIGURES,
-                             figures.FIGURES) == []
+    assert document.outdated(record.DIRECTORY, index.FIGURES,
+                             index.FIGURES) == []
 
 
 def test_points_are_drawn_so_that_one_sees_through(tmp_path):

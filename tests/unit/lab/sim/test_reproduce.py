@@ -12,8 +12,8 @@ import scipy.stats
 
 from virtco import exception
 from virtco_lab.cmd import sim as command
-from virtco_lab.sim import figures
 from virtco_lab.sim.figures import document
+from virtco_lab.sim.figures import index
 from virtco_lab.sim.figures import outcome
 from virtco_lab.sim.figures import record
 from virtco_lab.sim.figures import samples
@@ -164,7 +164,7 @@ def test_the_documentation_has_each_record(name):
     # What was measured on real packets is nothing that could be run again
     # to the same numbers.
     if not name.startswith('emulated-'):
-        figure = figures.FIGURES[name]
+        figure = index.FIGURES[name]
         found = record.read(record.DIRECTORY, name)
         assert set(found.found.settings) == set(figure.settings)
         assert document.outdated(record.DIRECTORY, {name: figure},
@@ -197,7 +197,7 @@ def test_seconds_are_in_proportion_to_the_seeds():
 def test_a_cell_is_off_by_more_than_the_tolerance(
         recorded, value, tolerance, is_off):
     known = record.Record('training-mixed', 'medium', {}, made_up(recorded))
-    count, off = record.compare(figures.FIGURES['training-mixed'],
+    count, off = record.compare(index.FIGURES['training-mixed'],
                                 made_up(value, (1,)), known, tolerance)
     assert (count, bool(off)) == (1, is_off)
 
@@ -227,7 +227,7 @@ def test_a_record_tells_of_changed_files(tmp_path, monkeypatch):
 
 
 def test_seeds_that_are_not_recorded():
-    figure = figures.FIGURES['training-mixed']
+    figure = index.FIGURES['training-mixed']
     known = record.Record('training-mixed', 'medium', {},
                           samples.Samples((0, 1)))
     with pytest.raises(exception.Invalid, match='0 to 1'):
@@ -238,4 +238,4 @@ def test_a_cell_that_is_not_recorded():
     known = record.Record('training-mixed', 'medium', {},
                           samples.Samples((0, 1)))
     with pytest.raises(exception.Invalid, match='a recorded cell.* s / x'):
-        record.compare(figures.FIGURES['training-mixed'], made_up(1.0), known)
+        record.compare(index.FIGURES['training-mixed'], made_up(1.0), known)
