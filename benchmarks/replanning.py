@@ -8,16 +8,17 @@
 The stationary cloud of ``benchmarks.online``. A group's coflow starts
 ``--build-s`` after its placement, when its VMs are built. Ways of planning:
 
-* *once*: each group when it comes, as the controller does;
+* *once*: each group when it comes;
 * *again*: a new group together with the newest eight that are being built.
   All VMs may move, at no cost;
 * *all but one*: likewise, but the first VM of each older group stays;
-* *the rest*: halfway through its building, the second half of a group's VMs is
-  planned again, alone.
+* *as asked*: Nova asks for a group's VMs one after another, evenly in the time
+  of its building. Only VMs that it has not asked for may move, as in the
+  controller, which decides by the same function.
 
-Nothing moves where the sum of CCTs would not fall. *Saved* is of the mean
-response (from the request to the end of the coflow, less the time of building)
-of the first way, with its 95 % interval over paired seeds.
+*Saved* is of the mean response (from the request to the end of the coflow,
+less the time of building) of the first way, with its 95 % interval over paired
+seeds.
 """
 
 import argparse
@@ -32,32 +33,26 @@ from typing import Any
 import numpy as np
 
 from benchmarks import online
-from virtco import exception
 from virtco.model import snapshot
+from virtco.place import replanning
 from virtco.solver import budget as budgets
-from virtco.solver import planner
 from virtco.solver import together
 from virtco_lab.sim import cloud
 from virtco_lab.sim import groups as group_model
 from virtco_lab.sim.figures import document
 
-#: Groups that are planned together at most, as in the controller's window.
-MOST_GROUPS = 8
-WAYS = ('once', 'again', 'all but one', 'the rest')
+WAYS = ('once', 'again', 'all but one', 'as asked')
 
 
 @dataclasses.dataclass(eq=False, slots=True)
 class _Building:
     """A group that is placed and whose VMs are being built.
 
-    :ivar next_s: time of what comes next: the second half of its VMs is
-        planned again, or its coflow starts.
     :ivar until_s: time at which its coflow starts.
     """
 
     group: group_model.Group
     plan: snapshot.Plan
-    next_s: float
     until_s: float
 
     def take(self, free: dict[str, np.ndarray], sign: int) -> None:
@@ -84,17 +79,12 @@ class _Cloud(cloud._Cloud):
 
     def run(self, until_s: float, stop_at_end: bool = False) -> None:
         """Let time pass; what is built by then starts."""
-        while (one := min(self._building, key=lambda one: one.next_s,
-                          default=None)) and one.next_s <= until_s:
-            super().run(one.next_s, stop_at_end)
-            if self.sim.now_s < one.next_s:
+        while (one := min(self._building, key=lambda one: one.until_s,
+                          default=None)) and one.until_s <= until_s:
+            super().run(one.until_s, stop_at_end)
+            if self.sim.now_s < one.until_s:
                 return
             one.take(self.free, -1)
-            if one.next_s < one.until_s:
-                one.next_s = one.until_s
-                self._again([one], len(one.group.vms) // 2)
-                one.take(self.free, 1)
-                continue
             self._building.remove(one)
             self.start(one.group, one.plan)
         super().run(until_s, stop_at_end)
@@ -108,60 +98,46 @@ class _Cloud(cloud._Cloud):
             load for one in self._building for load in one.loads())
 
     def place(self, batch: Sequence[group_model.Group]) -> None:
-        (group,), movable = batch, []
-        if self._way in WAYS[1:3]:
-            movable = self._building[-MOST_GROUPS:]
-        plan, = self.plan(batch)
-        until_s = self.sim.now_s + self._build_s
-        new = _Building(group, plan, until_s, until_s)
-        if self._way == WAYS[3]:
-            new.next_s -= self._build_s / 2
-        for one in movable:
-            one.take(self.free, -1)
-        if movable:
-            self._again([*movable, new], int(self._way == WAYS[2]))
-        for one in [*movable, new]:
-            one.take(self.free, 1)
+        (group,), (plan,) = batch, self.plan(batch)
+        new = _Building(group, plan, self.sim.now_s + self._build_s)
+        new.take(self.free, 1)
         self._building.append(new)
+        if self._way != WAYS[0] and len(self._building) > 1:
+            self._again(self._building[-1 - replanning.MOST_GROUPS:])
 
-    def _again(self, chosen: Sequence[_Building], n_fixed: int) -> None:
-        """Plan some groups together, which have no room now.
+    def _n_fixed(self, one: _Building) -> int:
+        """Return how many of a group's VMs stay."""
+        if self._way == WAYS[3]:
+            n_vms = len(one.group.vms)
+            return sum(one.until_s - self._build_s * (1 - vm / n_vms)
+                       <= self.sim.now_s for vm in range(n_vms))
+        return int(self._way == WAYS[2] and one is not self._building[-1])
 
-        :param n_fixed: VMs that stay, of each group that is not new.
-        """
+    def _again(self, chosen: Sequence[_Building]) -> None:
+        """Plan some groups together."""
         mine = {id(one) for one in chosen}
+        for one in chosen:
+            one.take(self.free, -1)
         hosts = tuple(dataclasses.replace(
             host, free=tuple(self.free[name].tolist()))
             for name, host in self.hosts.items())
         active = super()._active() + tuple(
             load for one in self._building if id(one) not in mine
             for load in one.loads())
-        problems = []
+        problems = [snapshot.PlacementProblem(hosts, (
+            *(dataclasses.replace(vm, pinned=host, counted=False)
+              for vm, host in zip(one.group.vms[:self._n_fixed(one)],
+                                  one.plan.hosts)),
+            *one.group.vms[self._n_fixed(one):]),
+            one.group.coflows, active=active) for one in chosen]
+        parts = together.again(
+            problems, [one.plan.hosts for one in chosen],
+            objective=self.scheme.objective, seed=self.seed,
+            budget_s=self.budget_s * len(chosen), clock=budgets.Counter())
+        for one, part in zip(chosen, parts or ()):
+            one.plan = part.plan
         for one in chosen:
-            n = n_fixed if one in self._building else 0
-            vms = [*(dataclasses.replace(vm, pinned=host, counted=False)
-                     for vm, host in zip(one.group.vms[:n], one.plan.hosts)),
-                   *one.group.vms[n:]]
-            problems.append(snapshot.PlacementProblem(
-                hosts, tuple(vms), one.group.coflows, active=active))
-        joined = together.join(problems)
-        clock = budgets.Counter()
-        budget_s = self.budget_s * len(chosen)
-        before = planner.evaluate(joined, dataclasses.replace(
-            chosen[-1].plan, hosts=tuple(
-                host for one in chosen for host in one.plan.hosts)),
-            budgets.Budget(budgets.clock_of(budgets.Counter()), budget_s))
-        try:
-            after = planner.plan(
-                joined, objective=self.scheme.objective, seed=self.seed,
-                budget_s=budget_s, clock=clock)
-        except exception.PlacementInfeasible:
-            after = before
-        if after.objective_s < before.objective_s:
-            left = iter(after.hosts)
-            for one in chosen:
-                one.plan = dataclasses.replace(one.plan, hosts=tuple(
-                    next(left) for _ in one.plan.hosts))
+            one.take(self.free, 1)
 
 
 def run(column: online.Column, seed: int, budget_s: float, build_s: float,

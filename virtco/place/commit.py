@@ -2,6 +2,7 @@
 
 """Writes a plan down, if its premises still hold."""
 
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
@@ -98,14 +99,9 @@ class Commit:
         for member, values in self._plans():
             session.execute(_vacant(member).values(**values))
         self._drop_plans()
-        session.execute(sa.update(models.Group).where(
-            models.Group.id == view.group.id).values(
-                _figures(self._plan) | {'rules': view.rules.record()}))
-        planned = [c for c in view.coflows if c.is_live]
-        for coflow, cct_s in zip(planned, self._plan.coflow_cct_s):
-            session.execute(sa.update(models.Coflow).where(
-                models.Coflow.id == coflow.id).values(
-                    cct_s=codec.finite(cct_s)))
+        write_figures(session, view.group.id, [
+            coflow.id for coflow in view.coflows if coflow.is_live],
+            self._plan, rules=view.rules.record())
         self._take()
 
     def _advance(self) -> None:
@@ -200,6 +196,21 @@ class Commit:
                 'planned_host': host,
                 **taken_by(self._request, self._expires_at),
                 **self._booked_on(host)}
+
+
+def write_figures(session: orm.Session, group_id: str,
+                  coflow_ids: Iterable[str], plan: snapshot.Plan,
+                  **values: str) -> None:
+    """Store the figures of a group's new plan.
+
+    :param coflow_ids: ids of the coflows that are planned.
+    :param values: other columns of the group.
+    """
+    session.execute(sa.update(models.Group).where(
+        models.Group.id == group_id).values(_figures(plan) | values))
+    for coflow_id, cct_s in zip(coflow_ids, plan.coflow_cct_s):
+        session.execute(sa.update(models.Coflow).where(
+            models.Coflow.id == coflow_id).values(cct_s=codec.finite(cct_s)))
 
 
 def join_server_group(connection: sa.Connection, request: wire.Placement,

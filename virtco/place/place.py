@@ -49,6 +49,8 @@ LOG = logging.getLogger(__name__)
 
 #: Placements worked on at the same time; more are answered without an opinion.
 WORKERS = 8
+#: Time from one look for rows that are planned again to the next.
+REPLAN_S = 0.5
 #: Latest requests, whose hosts stand for those of a question without any.
 MOST_REQUESTS = 4
 
@@ -92,11 +94,20 @@ class Place:
         self._writer = periodic.Periodic('write the journal',
                                          journal.INTERVAL_S,
                                          self._write, counts)
+        self._replanner = periodic.Periodic(
+            'plan again', REPLAN_S, self._replan, counts)
         self._pool = concurrent.futures.ThreadPoolExecutor(
             WORKERS, thread_name_prefix='placement')
 
     def start(self) -> None:
         self._writer.start()
+        self._replanner.start()
+
+    def _replan(self) -> None:
+        """Plan rows again that Nova has not asked about."""
+        if self._placer is not None and (
+                changed := self._placer.replanning.turn()):
+            self._changed(changed)
 
     def _write(self) -> None:
         self._journal.write()
@@ -134,6 +145,7 @@ class Place:
 
     def stop(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._replanner.stop()
         self._writer.stop()
         self._writer.attempt()
 

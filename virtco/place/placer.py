@@ -32,6 +32,7 @@ from virtco.place import decisions
 from virtco.place import membership
 from virtco.place import planning
 from virtco.place import question as requests
+from virtco.place import replanning
 from virtco.place import siblings
 from virtco.state import state as known
 from virtco.wire import placement as wire
@@ -73,6 +74,8 @@ class Placer:
         self._siblings = siblings.Siblings(lambda: state.live.drained)
         self._planning = planning.Planning(conf, settings, metrics, state,
                                            pace, clock)
+        self.replanning = replanning.Replanning(state, settings, pace,
+                                                decisions, clock)
         self.promises = deadline_promises.Promises(
             state.live, lambda: settings.is_fair, clock)
 
@@ -217,6 +220,7 @@ class Placer:
             self._remember(session.connection(), question, answer)
             deadline.claim()
         if not is_advice:
+            self.replanning.keep(request, view, problem, rows)
             self._decisions.add(decisions.Decision(
                 view.group.id, problem, rows, plan, deadline.spent_s()))
         return answer

@@ -12,9 +12,11 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
 import dataclasses
+import itertools
 import time
 from typing import TypeVar
 
+from virtco import exception
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot
@@ -56,6 +58,42 @@ def plan(problems: Sequence[snapshot.PlacementProblem], *,
         budget_s=budget_s, clock=clock)
     if len(problems) == 1:
         return (Part(problems[0], found),)
+    return _parts(problems, found, budget)
+
+
+def again(problems: Sequence[snapshot.PlacementProblem],
+          hosts: Sequence[Sequence[str]], *,
+          objective: snapshot.Objective = snapshot.Objective.ONLINE,
+          seed: int = 0, budget_s: float = 1.0,
+          clock: Callable[[], float] = time.monotonic,
+          is_cancelled: Callable[[], bool] | None = None
+          ) -> tuple[Part, ...] | None:
+    """Place groups again that have hosts, but are not built.
+
+    :param problems: problems whose VMs are pinned where they stay, and the
+        rooms of the other VMs are free.
+    :param hosts: present hosts of each problem's VMs.
+    :returns: None where the objective would not fall, or no search ended.
+    """
+    budget = budgets.Budget(budgets.clock_of(clock), budget_s,
+                            is_cancelled=is_cancelled)
+    joined = join(problems)
+    try:
+        found = planner.plan(joined, objective=objective, seed=seed,
+                             budget_s=budget_s, clock=clock,
+                             is_cancelled=is_cancelled)
+        before = planner.evaluate(joined, dataclasses.replace(
+            found, hosts=tuple(itertools.chain.from_iterable(hosts))), budget)
+    except exception.PlacementInfeasible:
+        return None
+    if budget.is_stopped() or found.objective_s >= before.objective_s:
+        return None
+    return _parts(problems, found, budget)
+
+
+def _parts(problems: Sequence[snapshot.PlacementProblem],
+           found: snapshot.Plan, budget: budgets.Budget) -> tuple[Part, ...]:
+    """Divide a joint plan among its problems."""
     hosts = _split(found.hosts, problems)
     return tuple(
         Part(own, planner.evaluate(own, dataclasses.replace(

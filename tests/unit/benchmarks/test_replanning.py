@@ -49,4 +49,4 @@ def test_a_small_group_that_is_being_built_makes_way():
         assert [row.start_s for row in result.coflows] == [2.0, 2.5, 3.0]
         n_hosts[way] = len(set(result.hosts['c']))
     assert n_hosts == {'once': 2, 'again': 1, 'all but one': 1,
-                       'the rest': 1}
+                       'as asked': 1}

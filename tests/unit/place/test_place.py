@@ -504,3 +504,12 @@ def test_moves_that_would_pay_on_the_hosts_that_are_known(make):
     assert make(lambda: {'h7': (2, 2, 2)}).room.adviser().look(0.1) == []
     with pytest.raises(exception.Invalid):
         make().room.adviser().look()
+
+
+def test_groups_that_were_planned_again_are_told(make, monkeypatch):
+    monkeypatch.setattr(places, 'REPLAN_S', 0.01)
+    one = make(is_loaded=False)
+    one.room.start()
+    one.room.load_planner(False)
+    monkeypatch.setattr(one.room._placer.replanning, 'turn', lambda: ['g'])
+    patience.wait_for(lambda: 'g' in one.told)

@@ -2,6 +2,8 @@
 
 import collections
 import dataclasses
+import itertools
+import random
 
 import hypothesis
 from hypothesis import strategies as st
@@ -204,3 +206,56 @@ def test_every_group_keeps_its_own_wishes():
     assert together.join([groups[0], dataclasses.replace(
         groups[1], within=within)]).within == (
             snapshot.Within('rack', (3,)),)
+
+
+@hypothesis.settings(max_examples=40, deadline=None)
+@hypothesis.given(
+    sizes=st.lists(st.lists(st.integers(0, 5), min_size=6, max_size=6),
+                   min_size=1, max_size=3),
+    room=st.lists(st.integers(1, 4), min_size=5, max_size=5),
+    n_fixed=st.integers(0, 2), seed=st.integers(0, 9))
+def test_planning_again_keeps_what_is_fixed_and_saves(
+        sizes, room, n_fixed, seed):
+    """Each group of four has a host per VM, as far as there is room."""
+    free = [host for host, n in zip('abcde', room) for _ in range(n)]
+    random.Random(seed).shuffle(free)
+    problems, before = [], []
+    for its_sizes in sizes:
+        placed = [free.pop() for _ in range(4) if free]
+        if len(placed) < 4:
+            break
+        pairs = itertools.combinations(range(4), 2)
+        one = group(4, [(*pair, size * GB) for pair, size in zip(
+            pairs, its_sizes) if size], hosts(*room))
+        problems.append(dataclasses.replace(one, vms=tuple(
+            dataclasses.replace(vm, pinned=host) if i < n_fixed else vm
+            for i, (vm, host) in enumerate(zip(one.vms, placed)))))
+        before.append(tuple(placed))
+    hypothesis.assume(problems)
+    parts = together.again(problems, before, clock=budget.Counter(),
+                           budget_s=0.05)
+    if parts is None:
+        return
+    after = [part.plan.hosts for part in parts]
+    assert all(new[:n_fixed] == old[:n_fixed]
+               for new, old in zip(after, before))
+    used = collections.Counter(itertools.chain.from_iterable(after))
+    assert all(used[host] <= n for host, n in zip('abcde', room))
+    joined = together.join(problems)
+    old_s, new_s = (planner.evaluate(joined, dataclasses.replace(
+        parts[0].plan, hosts=tuple(itertools.chain.from_iterable(some))),
+        budget.Budget(budget.Counter(), 10)).objective_s
+        for some in (before, after))
+    assert new_s < old_s
+
+
+def test_what_saves_nothing_is_not_planned_again():
+    room = hosts(2, 2)
+    pair = group(2, [(0, 1, GB)], room)
+    assert together.again([pair, pair], [('a', 'a'), ('b', 'b')]) is None
+    parts = together.again([pair, pair], [('a', 'b'), ('a', 'b')])
+    assert [len(set(part.plan.hosts)) for part in parts] == [1, 1]
+    assert together.again([pair, pair], [('a', 'b'), ('a', 'b')],
+                          is_cancelled=lambda: True) is None
+    crowded = group(5, [(0, 1, GB)], room)
+    assert together.again([crowded], [('a', 'b', 'a', 'b', 'a')]) is None
