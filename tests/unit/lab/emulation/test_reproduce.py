@@ -38,6 +38,9 @@ class _Testbed:
         self.taken = []
         self.present = 0
 
+    def wait_measured(self):
+        pass
+
     def occupy(self, slots):
         self.taken.append(sum(slots.values()))
         self.present += 1
@@ -63,7 +66,7 @@ def bench(monkeypatch):
     made = _Bench()
 
     @contextlib.contextmanager
-    def datacentre(hosts, scale, logs, display):
+    def testbed(bed, say):
         made.beds.append(_Testbed())
         yield made.beds[-1]
         assert made.beds[-1].present == 0
@@ -90,7 +93,7 @@ def bench(monkeypatch):
             timeline=((1,),), bin_s=0.1, waited_fraction=next(
                 made.waited, 0.0), edge_cpu={'h0': 0.01})
 
-    monkeypatch.setattr(measure, 'Datacentre', datacentre)
+    monkeypatch.setattr(measure.testbed_module, 'Testbed', testbed)
     monkeypatch.setattr(measure.runner, 'run_emulated', emulate)
     return made
 

@@ -8,19 +8,19 @@ import pytest
 
 from virtco import hints
 from virtco.model import coflow as coflow_model
+from virtco_lab.emulation import bed
 from virtco_lab.emulation import calibration
 from virtco_lab.emulation import prediction
 from virtco_lab.emulation import results
 from virtco_lab.emulation import runner
 from virtco_lab.emulation import scenario
-from virtco_lab.emulation import testbed
 from virtco_lab.emulation import traffic
 
 RATE_BPS = 100e6
 
 
 def _rates(n_hosts):
-    return dict.fromkeys(testbed.host_names(n_hosts), RATE_BPS)
+    return dict.fromkeys(bed.host_names(n_hosts), RATE_BPS)
 
 
 def test_fig1_has_the_papers_flows():
