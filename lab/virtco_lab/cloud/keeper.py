@@ -7,7 +7,6 @@ ends. It runs in the control namespace, in which all services listen.
 """
 
 from collections.abc import Callable
-from collections.abc import Mapping
 from collections.abc import Sequence
 import os
 import pathlib
@@ -85,7 +84,8 @@ class Keeper:
                 ('placement, glance, neutron, nova', self._openstack),
                 ('controllers behind haproxy', self._controllers),
                 ('hypervisors', self._hypervisors),
-                ('image, flavor, network', self._offers)):
+                ('image, flavor, network',
+                 lambda: accounts.add_offers(self.layout))):
             step()
             self._say(f'{time.monotonic() - self._began_s:5.0f} s  {what}')
 
@@ -170,8 +170,10 @@ class Keeper:
         ], layout.home)
 
     def _keystone(self) -> None:
-        self._launch([self._wsgi('keystone', 'keystone.wsgi.api', {
-            'OS_KEYSTONE_CONFIG_FILES': str(self.layout.config('keystone'))})])
+        config = str(self.layout.config('keystone'))
+        self._launch([daemons.wsgi(
+            self.layout, 'keystone', 'keystone.wsgi.api',
+            {'OS_KEYSTONE_CONFIG_FILES': config})])
         accounts.add_accounts(self.layout)
 
     def _openstack(self) -> None:
@@ -184,16 +186,16 @@ class Keeper:
         (directory / 'glance-api-paste.ini').symlink_to(
             configs.paste('glance', 'glance-api-paste.ini'))
         self._launch([
-            self._wsgi('placement', 'placement.wsgi.api', {
+            daemons.wsgi(self.layout, 'placement', 'placement.wsgi.api', {
                 'OS_PLACEMENT_CONFIG_DIR': str(
                     self.layout.home / 'etc/placement')}),
-            self._wsgi('glance', 'glance.wsgi.api', {
+            daemons.wsgi(self.layout, 'glance', 'glance.wsgi.api', {
                 'OS_GLANCE_CONFIG_DIR': str(self.layout.home / 'etc/glance')
             }),
-            self._wsgi('neutron', 'neutron.wsgi.api', {
+            daemons.wsgi(self.layout, 'neutron', 'neutron.wsgi.api', {
                 'OS_NEUTRON_CONFIG_FILES': config['neutron'],
                 'PYTHONPATH': self._mechanism()}),
-            self._wsgi('nova', 'nova.wsgi.osapi_compute', {
+            daemons.wsgi(self.layout, 'nova', 'nova.wsgi.osapi_compute', {
                 # The first file is taken for the paste configuration.
                 'OS_NOVA_CONFIG_FILES': ';'.join(
                     (configs.paste('nova'), config['nova']))}),
@@ -271,19 +273,12 @@ class Keeper:
             subprocess.run([*self._manage('nova'), 'cell_v2',
                             'discover_hosts'], capture_output=True)
 
-    def _offers(self) -> None:
-        accounts.add_offers(self.layout)
-
     def _launch(self, wanted: Sequence[service.Service]) -> None:
         for one in wanted:
             self._services.append(one)
             one.launch()
         for one in wanted:
             one.wait_up()
-
-    def _wsgi(self, name: str, module: str,
-              environment: Mapping[str, str]) -> service.Service:
-        return daemons.wsgi(self.layout, name, module, environment)
 
     def _write(self, name: str, groups: configs.Groups) -> pathlib.Path:
         path = self.layout.config(name)
