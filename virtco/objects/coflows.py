@@ -49,14 +49,15 @@ class Coflows:
 
     def find(self, schedule: live.Schedule, project_id: str | None = None,
              state: str | None = None, server: str | None = None,
-             limit: int = 5000, marker: str | None = None
-             ) -> list[wire.Coflow]:
+             limit: int = 5000, marker: str | None = None,
+             retired: bool = True) -> list[wire.Coflow]:
         """List coflows by project, state and server; None means any.
 
         :param schedule: the newest.
         :param server: name of a server of the coflow's group.
         :param limit: most coflows, which are the newest.
         :param marker: id of a coflow; only older ones are listed.
+        :param retired: whether retired coflows are listed, too.
         :raises virtco.exception.NotFound: for a marker that is gone.
         """
         # Read before the database: a coflow that ends meanwhile is in one of
@@ -70,7 +71,8 @@ class Coflows:
             while True:
                 rows = records.list_coflows(
                     session, project_id=project_id, server=server,
-                    states=_stored_as(state), limit=limit, before=before)
+                    states=_stored_as(state, retired), limit=limit,
+                    before=before)
                 found = [c for c in self._show(session, schedule, rows,
                                                statuses)
                          if state in (None, c.state)] + found
@@ -285,11 +287,13 @@ class Coflows:
             return _get(session, coflow_id).project_id
 
 
-def _stored_as(state: str | None) -> Collection[str]:
+def _stored_as(state: str | None, retired: bool) -> Collection[str]:
     """Return the stored states of coflows in a state; empty for any.
 
     Nearly all coflows are retired: a look at the newest ones finds them.
     """
+    if state is None and not retired:
+        return set(states.CoflowState) - {states.CoflowState.RETIRED}
     if state in (None, states.CoflowState.RETIRED):
         return ()
     return _COUNTED if state in _COUNTED else (str(state),)

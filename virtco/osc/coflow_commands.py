@@ -70,8 +70,8 @@ class ListCoflows(base.Lister):
         if any(page.values()) or args.state not in (None, *UNPLANNED):
             return client.call(wire.LIST, args.project_id, args.state,
                                **page).coflows
-        found = [c for c in client.call(wire.LIST, args.project_id).coflows
-                 if args.all or c.state != 'retired']
+        found = client.call(wire.LIST, args.project_id,
+                            retired=None if args.all else False).coflows
         unplanned = [one for one in _unplanned(
             client.call(wire.EVENTS, args.project_id).events, found)
             if args.state in (None, one.state)]

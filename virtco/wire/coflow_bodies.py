@@ -284,6 +284,8 @@ class CoflowQuery(fields.ProjectQuery, frozen=True, kw_only=True):
         caller's own, or for an operator all projects.
     :ivar state: state of the coflows that are meant; any where it is not
         given.
+    :ivar retired: false to leave retired coflows out where no state is
+        given.
     :ivar server: name of a server of the coflows' group; any where it is not
         given.
     :ivar limit: most coflows of the answer, which are the newest.
@@ -292,6 +294,7 @@ class CoflowQuery(fields.ProjectQuery, frozen=True, kw_only=True):
     """
 
     state: State | None = None
+    retired: bool = True
     server: fields.Asked | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=5000)] = 5000
     marker: fields.Asked | None = None

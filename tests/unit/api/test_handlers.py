@@ -105,9 +105,14 @@ def test_lists_are_of_a_project_and_a_state(own):
     assert listed(**TENANT) == listed('?project_id=p') == ['c-p-a']
     assert listed('?project_id=q') == listed('?state=done') == ['c-q-b']
     assert listed('?state=done', **TENANT) == []
+    own.add(stored.coflow('q-b', id='over', project_id='q',
+                          state=states.CoflowState.RETIRED))
+    assert listed('?project_id=q') == ['c-q-b', 'over']
+    assert listed('?project_id=q&retired=False') == ['c-q-b']
+    assert listed('?retired=False&state=retired') == ['over']
     newest, = listed('?limit=1')
-    oldest, = listed(f'?limit=1&marker={newest}')
-    assert {newest, oldest} == {'c-p-a', 'c-q-b'}
+    second, oldest = listed(f'?limit=2&marker={newest}')[::-1]
+    assert {newest, second, oldest} == {'c-p-a', 'c-q-b', 'over'}
     assert listed(f'?marker={oldest}') == []
     assert own.refused(404, 'GET', '/v1/coflows?marker=c-q-b', **TENANT)
     for limit in (0, 5001):

@@ -30,6 +30,7 @@ EVENTS = [_event('later', at=5.0), _event('other', kind='other_host'),
 def _controller(**answers):
     return controller.Controller(**{
         'GET /v1/coflows': {'coflows': [A, GONE]},
+        'GET /v1/coflows?retired=False': {'coflows': [A]},
         'GET /v1/events': {'events': EVENTS},
         'GET /v1/coflows/i-a': A, **answers})
 

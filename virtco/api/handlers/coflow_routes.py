@@ -27,7 +27,7 @@ def list_coflows(call: Call, query: wire.CoflowQuery) -> wire.Coflows:
         _seen(call, views.waiting(coflow, waiting.get(coflow.id)))
         for coflow in call.rooms.objects.coflows.find(
             decide.schedule, project_id, query.state, query.server,
-            query.limit, query.marker)])
+            query.limit, query.marker, query.retired)])
 
 
 def register_coflow(call: Call, body: wire.Registration) -> wire.Coflow:
