@@ -91,7 +91,5 @@ def _steady_bps(windows_bytes: tuple[int, ...]) -> float:
     bucket, the last window because the stream ends within it.
     """
     steady = windows_bytes[len(windows_bytes) // 4:-1]
-    if not steady:
-        return 0.0
     return units.bytes_per_s_to_bps(
-        sum(steady) / (len(steady) * reports.WINDOW_S))
+        sum(steady) / (max(1, len(steady)) * reports.WINDOW_S))

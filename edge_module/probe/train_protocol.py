@@ -298,10 +298,8 @@ class Control:
         line, self._buffer = self._buffer.split(b'\n', 1)
         try:
             message = _MESSAGES.decode(line)
-        except exception.Invalid as error:
-            raise ProbeError(str(error)) from None
-        except ValueError:
-            raise ProbeError('the message is not JSON') from None
+        except (exception.Invalid, ValueError) as error:
+            raise ProbeError(f'the message is not valid: {error}') from None
         if isinstance(message, Refuse):
             raise ProbeError(f'refused: {message.why}')
         if not isinstance(message, wanted):
