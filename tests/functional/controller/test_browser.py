@@ -396,7 +396,7 @@ def test_500_coflows_and_1000_hosts_scroll(visit, controller):
     hosts = [{**host, 'host': f'compute{i}'} for i in range(1000)]
 
     def many(page):
-        page.route('**/v1/coflows', lambda route: route.fulfill(
+        page.route('**/v1/coflows*', lambda route: route.fulfill(
             json={'coflows': coflows}))
         page.route('**/v1/hosts', lambda route: route.fulfill(
             json={'hosts': hosts}))
