@@ -32,7 +32,7 @@ export class Coflow {
     const flows = hosts.length > MOST_HOSTS ? null
       : (await Promise.all(hosts.map((host) => this.flows(host)))).flat();
     const names = found.waits_for.length
-      ? new Map((await get('v1/coflows?state=active')).coflows.map((one) =>
+      ? new Map((await get('v1/coflows?retired=false')).coflows.map((one) =>
         [one.id, one.name])) : new Map();
     // A button that is focused stays: it is put back by its key.
     const focused = document.activeElement?.dataset.key;
