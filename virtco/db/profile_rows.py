@@ -15,6 +15,9 @@ from virtco.profiles import pairs
 _HOUR = models.ProfileHour
 #: Rows of all projects that a list for an operator is made of, the newest.
 MOST_SHOWN = 1000
+#: Characters of pairs that are read of one group, 0.2 s of work: all hours of
+#: four weeks of 25 VMs that send to each other, the last 21 of 142 VMs.
+MOST_CHARS = 8_000_000
 
 
 def add(session: orm.Session, hour: int,
@@ -99,9 +102,21 @@ def find(session: orm.Session, project_id: str | None, group: str
 
 
 def hours(session: orm.Session, group_id: str) -> list[models.ProfileHour]:
-    """List a group's rows, the earliest hour first."""
-    return list(session.scalars(sa.select(_HOUR).where(
-        _HOUR.group_id == group_id).order_by(_HOUR.hour)))
+    """List a group's latest rows, the earliest hour first.
+
+    All of them, unless they have more than MOST_CHARS together.
+    """
+    found: list[models.ProfileHour] = []
+    left_chars = MOST_CHARS
+    with session.scalars(sa.select(_HOUR).where(
+            _HOUR.group_id == group_id).order_by(
+                _HOUR.hour.desc()).execution_options(yield_per=16)) as rows:
+        for row in rows:
+            left_chars -= len(row.pairs)
+            if found and left_chars < 0:
+                break
+            found.append(row)
+    return found[::-1]
 
 
 def launches(session: orm.Session, project_id: str, app: str

@@ -9,7 +9,8 @@ host say to each other is in no class, and not every classifier counts it:
 
 from collections.abc import Iterable
 from collections.abc import Mapping
-import json
+
+import msgspec
 
 Pair = tuple[int, int]
 Bytes = dict[Pair, float]
@@ -17,6 +18,7 @@ Bytes = dict[Pair, float]
 UNSEEN = -1.0
 #: Pairs that are kept of one group and hour, the largest.
 MOST_PAIRS = 20_000
+_ROWS = msgspec.json.Decoder(list[tuple[int, int, float]])
 
 
 class Counted:
@@ -69,11 +71,11 @@ def encode(found: Mapping[Pair, float]) -> str:
     hours.
     """
     largest = sorted(found.items(), key=lambda item: -item[1])[:MOST_PAIRS]
-    return json.dumps([[src, dst, round(size_bytes)]
-                       for (src, dst), size_bytes in sorted(largest)],
-                      separators=(',', ':'))
+    return msgspec.json.encode([
+        (src, dst, round(size_bytes))
+        for (src, dst), size_bytes in sorted(largest)]).decode()
 
 
 def decode(text: str) -> Bytes:
-    return {(src, dst): float(size_bytes)
-            for src, dst, size_bytes in json.loads(text)}
+    return {(src, dst): size_bytes
+            for src, dst, size_bytes in _ROWS.decode(text)}
