@@ -97,6 +97,8 @@ def only_living(session: orm.Session, project_id: str | None, group: str
     :raises virtco.exception.Invalid: where several projects have the name.
     """
     found = living(session, project_id, group)
+    # A tenant may name a group as the id of another one.
+    found = [one for one in found if one.id == group] or found
     if not found:
         raise exception.NotFound(what='Group', id=group)
     if len(found) > 1:

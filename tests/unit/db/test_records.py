@@ -330,6 +330,10 @@ def test_groups_by_id_or_name(session):
         groups.only_living(session, 'p', 'gone')
     with pytest.raises(exception.Invalid, match='several projects'):
         groups.only_living(session, None, 'a')
+    # Whose name is another group's id takes nothing from it.
+    _add(session, made.group('p-b', 'q'))
+    assert groups.only_living(session, None, 'p-b').id == 'p-b'
+    assert groups.only_living(session, 'q', 'p-b').id == 'q-p-b'
     assert set(groups.by_id(session, models.Group.id.in_(
         ['p-a', 'x']))) == {'p-a'}
 
