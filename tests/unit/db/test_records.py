@@ -256,6 +256,15 @@ def test_hours_of_a_group_are_added_up(session):
             row.n_vms) == (7, 'p', 'a', 'x', 4)
 
 
+@pytest.mark.parametrize(('most', 'hours'), [
+    (10 ** 6, [1, 2, 3, 4]), (27, [2, 3, 4]), (26, [3, 4]), (5, [4])])
+def test_only_so_many_bytes_of_a_profile_are_read(session, monkeypatch, most,
+                                                  hours):
+    monkeypatch.setattr(profiles, 'MOST_CHARS', most)
+    _add(session, *(_hour('g', hour) for hour in range(1, 5)))
+    assert [row.hour for row in profiles.hours(session, 'g')] == hours
+
+
 def test_profiles_are_trimmed_and_purged(session):
     _add(session, *(_hour('g', hour) for hour in range(1, 6)),
          _hour('q', 1, 'q'))
