@@ -100,7 +100,8 @@ def add(app: 'falcon.App[Any, Any]', conf: cfg.ConfigOpts,
         setattr(resources[operation.path], f'on_{operation.method.lower()}',
                 functools.partial(respond, rooms, authorizer))
     for path, resource in resources.items():
-        app.add_route(path, resource)
+        # Names of applications and groups may have slashes.
+        app.add_route(re.sub(r'{(name|group)}$', r'{\1:path}', path), resource)
     app.add_route('/', versions.Versions(True))
     app.add_route('/v1', versions.Versions(False))
     operation_routes.add_monitoring(app, health.Document(rooms))

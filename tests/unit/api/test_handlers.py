@@ -3,6 +3,7 @@
 """What the API answers, asked through falcon over all rooms."""
 
 import json
+from urllib import parse
 import uuid
 
 import falcon
@@ -291,6 +292,17 @@ def test_an_application_is_the_caller_s_own(learned):
     assert learned.get('/v1/apps/sort?project_id=q')
 
 
+@pytest.mark.parametrize('name', ['team/sort', 'a b', 'ü%'])
+def test_an_application_may_have_any_name(own, name):
+    own.add(models.ProfileHour(
+        group_id='g', hour=1, project_id='p', group_name=name, app=name,
+        n_vms=2, pairs='[[0,1,7]]'))
+    quoted = parse.quote(name, safe='')
+    assert own.get(f'/v1/apps/{quoted}', **TENANT)['app'] == name
+    assert own.get(f'/v1/profiles/{quoted}')['group_name'] == name
+    assert own.send('DELETE', f'/v1/apps/{quoted}').status_code == 204
+
+
 # Hosts.
 
 def test_hosts(api):
@@ -403,6 +415,17 @@ def test_distributors(api):
 
 
 # Operations.
+
+def test_a_deleted_plane_is_in_the_history(own):
+    own.send('PUT', '/v1/topology', {'planes': [{'name': 'storage'}]})
+    assert own.send('DELETE', '/v1/topology/storage').status_code == 204
+    last, first = own.get('/v1/settings/history')['changes']
+    assert (last['what'], last['before'], last['after'], last['who']) == (
+        'topology storage', 'generation 1', 'deleted', 'u')
+    assert first['after'].startswith('generation 1')
+    assert own.refused(404, 'DELETE', '/v1/topology/storage')
+    assert len(own.get('/v1/settings/history')['changes']) == 2
+
 
 def test_settings(own):
     assert own.get('/v1/settings')['order'] == 'mrtf'

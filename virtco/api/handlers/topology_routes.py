@@ -66,8 +66,12 @@ def _hosts_without_leaf(call: Call, topology: tree.Topology
 
 
 def delete_plane(call: Call, plane: str) -> None:
-    """Delete a plane."""
-    call.rooms.objects.topology.delete(plane)
+    """Delete a plane, and record who did it."""
+    known = call.rooms.objects.topology
+    before = known.generation()
+    known.delete(plane)
+    call.rooms.objects.history.add(
+        call.who(), f'topology {plane}', f'generation {before}', 'deleted')
 
 
 def count_capacity(call: Call, body: wire.CapacityRequest) -> wire.Capacity:
