@@ -53,6 +53,7 @@ class Announcements:
             project or the group may have.
         """
         limits = new_groups.limits_of(self._conf)
+        hint_matrix.as_name('name', name, limits)
         matrices = hint_matrix.parse_matrix(matrix, name, limits)
         for one in matrices:
             if one.iterations != 1:

@@ -31,6 +31,8 @@ from virtco.state import summary
 from virtco.wire import coflow_bodies as wire
 
 EVENTS_SHOWN = 20
+#: Rows that a search for coflows of a state reads at a time, at least.
+LEAST_PAGE = 500
 NO_SCHEDULE = live.Schedule(0.0, ())
 #: Stands for the group of a registered matrix: all its columns are empty.
 _NO_GROUP = models.Group()
@@ -63,6 +65,8 @@ class Coflows:
         # Read before the database: a coflow that ends meanwhile is in one of
         # both.
         statuses = self._state.live.statuses()
+        # Few of the rows may be in the state: not a query for each of them.
+        page = limit if state is None else max(limit, LEAST_PAGE)
         with self._state.database.reader() as session:
             before = None if marker is None else _get(session, marker)
             if before and project_id not in (None, before.project_id):
@@ -71,12 +75,12 @@ class Coflows:
             while True:
                 rows = records.list_coflows(
                     session, project_id=project_id, server=server,
-                    states=_stored_as(state, retired), limit=limit,
+                    states=_stored_as(state, retired), limit=page,
                     before=before)
                 found = [c for c in self._show(session, schedule, rows,
                                                statuses)
                          if state in (None, c.state)] + found
-                if len(rows) < limit or len(found) >= limit:
+                if len(rows) < page or len(found) >= limit:
                     return found[-limit:]
                 before = rows[0]
 
@@ -194,6 +198,7 @@ class Coflows:
         :raises virtco.exception.HintInvalid:
         """
         limits = new_groups.limits_of(self._conf)
+        hint_matrix.as_name('name', name, limits)
         coflows = hint_matrix.parse_matrix(matrix, name, limits)
         only = coflows[0] if len(coflows) == 1 else None
         coflow = models.Coflow(

@@ -114,6 +114,13 @@ def test_who_announces_a_name_again_replaces_it(bench):
     assert bench.coflows().keys() == {'c', 'x'}
 
 
+@pytest.mark.parametrize('name', ['', ' a', 'a\x1b[2J', 'a\nb'])
+def test_a_terminal_obeys_no_name(bench, name):
+    with pytest.raises(exception.HintInvalid) as caught:
+        bench.announce(name)
+    assert caught.value.kwargs['field'] == 'name'
+
+
 def test_the_names_of_the_hint_are_taken(bench):
     with pytest.raises(exception.HintInvalid) as caught:
         bench.announce('c')

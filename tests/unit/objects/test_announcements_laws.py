@@ -129,11 +129,11 @@ def test_announcements_do_as_their_model(bench, steps, most):
         n_told = len(bench.changed)
         if len(live | names) > most:
             with pytest.raises(exception.QuotaExceeded) as caught:
-                room.announce('p', 'a', '', matrix, step.expires_s)
+                room.announce('p', 'a', 'n', matrix, step.expires_s)
             assert caught.value.kwargs['value'] == len(live | names)
             assert bench.rows() == before and len(bench.changed) == n_told
             continue
-        ids = room.announce('p', 'a', '', matrix, step.expires_s)
+        ids = room.announce('p', 'a', 'n', matrix, step.expires_s)
         live |= names
         ended = {name: at for name, at in ended.items() if name not in names}
         while len(live) + len(ended) > most:
@@ -159,11 +159,11 @@ def test_announcements_do_as_their_model(bench, steps, most):
 def test_a_name_of_the_hint_refuses_all_beside_it(bench, others, place,
                                                   flows):
     room = bench.begin(5)
-    room.announce('p', 'a', '', [{'name': 'v', 'tm': dense(flows)}], 60.0)
+    room.announce('p', 'a', 'n', [{'name': 'v', 'tm': dense(flows)}], 60.0)
     before, n_told = bench.rows(), len(bench.changed)
     names = others[:place] + ['c'] + others[place:]
     with pytest.raises(exception.HintInvalid) as caught:
-        room.announce('p', 'a', '', [
+        room.announce('p', 'a', 'n', [
             {'name': name, 'tm': dense(flows)} for name in names], 60.0)
     assert caught.value.kwargs['field'] == 'name'
     assert bench.rows() == before and len(bench.changed) == n_told

@@ -187,6 +187,23 @@ def test_coflows_are_found_by_project_and_state(bench):
          bound_scope=None, why='no planned CCT', plan_notes='')
 
 
+def test_a_search_for_one_of_a_state_asks_seldom(bench, monkeypatch):
+    stored.add(bench.database, *(
+        stored.coflow('p-a', id=f'c{i}', position=i, state=STATE.DONE)
+        for i in range(7)))
+    monkeypatch.setattr(coflows, 'LEAST_PAGE', 5)
+    asked = []
+    real = coflows.records.list_coflows
+    monkeypatch.setattr(coflows.records, 'list_coflows', lambda *args, **given:
+                        asked.append(given['limit']) or real(*args, **given))
+    found = bench.coflows.find(SCHEDULE, state='planned', limit=1)
+    assert (found, asked) == ([], [5, 5])
+    found = bench.coflows.find(SCHEDULE, state='done', limit=1)
+    assert [one['id'] for one in found] == ['c6'] and asked[2:] == [5]
+    assert len(bench.coflows.find(SCHEDULE, limit=1)) == 1
+    assert asked[3:] == [1]
+
+
 @pytest.mark.parametrize(('text', 'expected'), [
     ('cap of vm-3, 2 Gbit/s out', ('vm', 'cap of vm-3, 2 Gbit/s', 'egress')),
     ('cap of vm-3, 2 Gbit/s in', ('vm', 'cap of vm-3, 2 Gbit/s', 'ingress')),
@@ -237,6 +254,13 @@ def test_bytes_of_a_vm_to_itself_are_told(bench):
     event, = bench.coflows.events()
     some(event, kind='self_flows', project_id='p', group_name='x', at=50.0,
          detail='bytes of a VM to itself are ignored: VM 0 7 B')
+
+
+@pytest.mark.parametrize('name', ['', 'a ', 'a\x9b2J', 'a\nb'])
+def test_a_terminal_obeys_no_name(bench, name):
+    with pytest.raises(exception.HintInvalid) as caught:
+        bench.coflows.register('p', name, MATRIX)
+    assert caught.value.kwargs['field'] == 'name'
 
 
 def test_a_project_registers_so_many(bench):
