@@ -27,17 +27,20 @@ def find(session: ks_session.Session | None, name_or_id: str) -> str:
     if session is None:
         return name_or_id
     try:
+        # An id first: somebody may name a project as the id of another one.
+        one = session.get(
+            '/projects/' + urllib.parse.quote(name_or_id, safe=''),
+            endpoint_filter=KEYSTONE, raise_exc=False)
+        if one.status_code == 200:
+            return str(one.json()['project']['id'])
         found = session.get('/projects', endpoint_filter=KEYSTONE,
                             params={'name': name_or_id}).json()['projects']
-        if not found:
-            one = session.get(
-                '/projects/' + urllib.parse.quote(name_or_id, safe=''),
-                endpoint_filter=KEYSTONE, raise_exc=False)
-            if one.status_code == 404:
-                raise exception.NotFound(what='Project', id=name_or_id)
-            found = [one.json()['project']]
     except (ks_exceptions.ClientException, LookupError, ValueError):
         return name_or_id
+    if not found and one.status_code != 404:
+        return name_or_id
+    if not found:
+        raise exception.NotFound(what='Project', id=name_or_id)
     if len(found) > 1:
         raise exception.Invalid(
             field='--project', value=name_or_id, limit='an id of the projects '

@@ -89,13 +89,16 @@ class ShowCoflow(base.ShowOne):
              'of a server'),)
 
     def entry(self, args: Any) -> msgspec.Struct:
-        asked, coflows = args.coflow_id, self.client.call(wire.LIST).coflows
-        if any(asked in (c.id, c.name, c.group_name) for c in coflows):
+        try:
             return super().entry(args)
-        events = self.client.call(wire.EVENTS).events
-        unplanned = [one for one in _unplanned(events, coflows)
-                     if asked in (one.id, one.name)]
-        return unplanned[-1] if unplanned else super().entry(args)
+        except (base.NoSuchCoflow, exception.NotFound):
+            unplanned = [one for one in _unplanned(
+                self.client.call(wire.EVENTS).events,
+                self.client.call(wire.LIST).coflows)
+                if args.coflow_id in (one.id, one.name)]
+            if not unplanned:
+                raise
+            return unplanned[-1]
 
 
 class _Unplanned(msgspec.Struct, frozen=True):

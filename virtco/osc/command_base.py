@@ -122,7 +122,7 @@ class Command(command.Command):
     def tell(self, text: str) -> None:
         """Write text to the error stream, wrapped to the terminal's width."""
         width = shutil.get_terminal_size().columns
-        for line in text.splitlines():
+        for line in columns.harmless(text).splitlines():
             self.app.stderr.write(textwrap.fill(
                 line, width, subsequent_indent='  ', break_long_words=False,
                 break_on_hyphens=False) + '\n')
@@ -281,10 +281,17 @@ def hosts_of(client: v1.Client) -> list[host_wire.Host] | None:
         return None
 
 
+class NoSuchCoflow(osc_exceptions.CommandError):
+    """No coflow has the name or id that was asked for."""
+
+
 def find_coflow(client: v1.Client, name_or_id: str) -> str:
     """Find the id of a coflow by its id or its unique name.
 
-    Among several of a name the one that is not over is meant.
+    Among several of a name the one that is not over is meant. The list is of
+    the newest coflows, so an id that is not in it may still be one.
+
+    :raises NoSuchCoflow:
     """
     found = [c for c in client.call(coflow_wire.LIST).coflows
              if name_or_id in (c.id, c.name, c.group_name)]
@@ -294,8 +301,9 @@ def find_coflow(client: v1.Client, name_or_id: str) -> str:
         if len(choice) == 1:
             return choice[0].id
     if not found:
-        raise osc_exceptions.CommandError(
-            f'There is no coflow {name_or_id!r}.')
+        if _is_id(name_or_id):
+            return name_or_id
+        raise NoSuchCoflow(f'There is no coflow {name_or_id!r}.')
     raise osc_exceptions.CommandError(
         f'{len(found)} coflows are called {name_or_id!r}; give an id of '
         + ', '.join(c.id for c in found))
@@ -303,10 +311,8 @@ def find_coflow(client: v1.Client, name_or_id: str) -> str:
 
 def find_instance(client: v1.Client, name_or_id: str) -> str:
     """Find the id of a VM of a group by its id or its server's unique name."""
-    try:
+    if _is_id(name_or_id):
         return str(uuid.UUID(name_or_id))
-    except ValueError:
-        pass
     of_groups = {one.group: one.id for one in client.call(
         coflow_wire.LIST, server=name_or_id).coflows}
     found = {member.instance_uuid for coflow_id in of_groups.values()
@@ -322,6 +328,15 @@ def find_instance(client: v1.Client, name_or_id: str) -> str:
             f'{len(found)} VMs of groups are called {name_or_id!r}; give an '
             f'id of {", ".join(sorted(found))}.')
     return found.pop()
+
+
+def _is_id(text: str) -> bool:
+    """Tell whether a text is the id of a coflow or server."""
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _heads(args: Any, names: list[str]) -> list[str]:

@@ -24,6 +24,8 @@ RATES = {'GET /v1/rates': {'pairs': [
     {'src': 'h1', 'dst': 'h2', 'rate_bps': 2e9, 'rtt_s': 5e-4,
      'lower_bound': True, 'method': 'train'}]}}
 
+ID = '01234567-89ab-cdef-0123-456789abcdef'
+
 
 def _coflow(coflow_id, name='a', group_name='g', state='active'):
     return {'id': coflow_id, 'name': name, 'group_name': group_name,
@@ -41,6 +43,17 @@ def test_a_coflow_is_found_by_its_id_or_its_name(coflows, name, coflow_id):
     client = controller.Controller(
         **{'GET /v1/coflows': {'coflows': coflows}}).client
     assert base.find_coflow(client, name) == coflow_id
+
+
+def test_an_id_may_be_of_a_coflow_that_the_list_does_not_have():
+    one = controller.Controller(**{
+        'GET /v1/coflows': {'coflows': [_coflow('1')]},
+        f'GET /v1/coflows/{ID}': _coflow(ID),
+        'GET /v1/events': {'events': []}})
+    found, _ = controller.rows(coflow_commands.ShowCoflow, one, ID)
+    assert found['id'] == ID
+    with pytest.raises(exception.NotFound):
+        controller.rows(coflow_commands.ShowCoflow, one, ID[::-1])
 
 
 @pytest.mark.parametrize(('coflows', 'why'), [
@@ -89,6 +102,10 @@ def _named(*ids):
     ({'/projects?name=lab': _named('p1')}, 'p1'),
     ({'/projects?name=lab': _named(),
       '/projects/lab': {'project': {'id': 'lab'}}}, 'lab'),
+    # Another project may be called as the id of this one.
+    ({'/projects?name=lab': _named('p1'),
+      '/projects/lab': {'project': {'id': 'lab'}}}, 'lab'),
+    ({'/projects?name=lab': _named('p1'), '/projects/lab': (404, {})}, 'p1'),
     ({'/projects?name=lab': _named()}, 'lab'),
     ({'/projects?name=lab': (404, {})}, 'lab'),
     ({}, 'lab')])
