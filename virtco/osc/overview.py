@@ -14,6 +14,7 @@ from rich import table
 from rich import text
 
 from virtco import units
+from virtco.osc import table_columns as columns
 from virtco.wire import coflow_bodies as wire
 from virtco.wire import host as host_wire
 
@@ -103,7 +104,7 @@ def _coflows(coflows: Sequence[wire.Coflow], now_s: float) -> table.Table:
     for c in coflows:
         end_s = c.predicted_end
         found.add_row(
-            text.Text(c.name),
+            text.Text(columns.harmless(c.name)),
             '' if c.rank is None else str(c.rank), c.state,
             short(c.remaining_bytes, 'B'),
             short(c.rate_bps, 'b/s') if c.rate_bps else '',
@@ -199,7 +200,8 @@ def _health(host: host_wire.Host) -> text.Text:
         return text.Text('no report', style='yellow')
     if host.health == 'ok' and not host.error:
         return text.Text('ok', style='green')
-    return text.Text(host.error or host.health, style='red')
+    return text.Text(columns.harmless(host.error or host.health),
+                     style='red')
 
 
 def short(value: float, unit: str) -> str:

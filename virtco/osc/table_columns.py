@@ -15,6 +15,18 @@ from virtco import units
 from virtco.wire import placement as placement_wire
 from virtco.wire import plan as plan_wire
 
+#: Control characters, but for the end of a line: terminals obey some.
+_CONTROLS = dict.fromkeys([*range(10), *range(11, 32), *range(127, 160)],
+                          '\N{REPLACEMENT CHARACTER}')
+
+
+def harmless(text: str) -> str:
+    """Replace the characters of a text that a terminal would obey.
+
+    Tenants choose names, and edge modules the texts of errors.
+    """
+    return text.translate(_CONTROLS)
+
 
 class Cell(columns.FormattableColumn):
     """A value of an answer; programs get it as the interface has it.
@@ -28,7 +40,8 @@ class Cell(columns.FormattableColumn):
 
     def human_readable(self) -> Any:
         """Return the value in words for a table; an empty text for None."""
-        return '' if self._value is None else self._tell(self._value)
+        told = '' if self._value is None else self._tell(self._value)
+        return harmless(told) if isinstance(told, str) else told
 
     def machine_readable(self) -> Any:
         """Return the value as built-in types, for JSON and other formats."""

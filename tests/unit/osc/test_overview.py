@@ -275,3 +275,8 @@ def test_arrivals_are_divided_among_destinations():
     (2.5e15, '2.5 PB')])
 def test_a_number_rounds_into_the_next_prefix(value, text):
     assert overview.short(value, 'B') == text
+
+
+def test_a_terminal_obeys_neither_a_name_nor_an_error():
+    screen = shown([coflow('a\x1b[2J')], [host('h1', error='\x1b]0;')])
+    assert '\x1b' not in screen and 'a\ufffd[2J' in screen

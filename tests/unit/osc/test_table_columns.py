@@ -59,3 +59,9 @@ def test_columns_are_the_fields_that_are_set():
     assert columns.fields(probe.Results) == ['done', 'results']
     assert columns.fields(probe.Results(done=True, results=[], why='x')) == [
         'done', 'results', 'why']
+
+
+def test_a_terminal_obeys_no_name():
+    shown = columns.cell('name', 'a\x1b[2J\x9b\r\nü').human_readable()
+    assert shown == 'a\ufffd[2J\ufffd\ufffd\nü'
+    assert columns.cell('name', 'a\x1b').machine_readable() == 'a\x1b'
