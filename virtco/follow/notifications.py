@@ -16,6 +16,12 @@ import ipaddress
 from typing import Any
 from typing import TypeGuard
 
+import msgspec
+
+from virtco import decoding
+from virtco import exception
+from virtco.wire import fields
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Built:
@@ -111,6 +117,8 @@ GONE_EVENTS = frozenset({
 OFF_HOST_EVENTS = frozenset({'instance.shelve_offload.end'})
 REBUILD_END = 'instance.rebuild.end'
 BUILD_START = 'instance.create.start'
+_RESOURCES: decoding.Decoder[fields.Resources] = decoding.Decoder(
+    fields.Resources, 'flavor')
 BUILD_ERROR = 'compute_task.build_instances.error'
 
 
@@ -143,13 +151,14 @@ def change_of(event_type: str, payload: Mapping[str, Any],
             # An evacuation is a rebuild on the new host, and the payload is
             # made before the instance is that host's.
             host = _host_of(publisher) or host
-        if not isinstance(host, str) or not host:
+        if not _is_text(host, 255):
             return None
         return Built(uuid, host, _flavor(data), at_s, _addresses(data))
     if event_type == BUILD_START:
         # The instance has no host yet: the publisher is its host.
         host, flavor = _host_of(publisher), _flavor(data)
-        return Begun(uuid, host, flavor) if host and flavor else None
+        return (Begun(uuid, host, flavor) if _is_text(host, 255) and flavor
+                else None)
     if event_type in GONE_EVENTS:
         return Gone(uuid, at_s=at_s)
     if event_type in OFF_HOST_EVENTS:
@@ -171,7 +180,16 @@ def _data(value: Any) -> Mapping[str, Any]:
 
 
 def _is_id(value: Any) -> TypeGuard[str]:
-    return isinstance(value, str) and 0 < len(value) <= 36
+    return _is_text(value, 36)
+
+
+def _is_text(value: Any, most_chars: int) -> TypeGuard[str]:
+    """Tell whether a database takes the value as a name.
+
+    A notification that it refuses would come again and again.
+    """
+    return (isinstance(value, str) and 0 < len(value) <= most_chars
+            and value.isprintable())
 
 
 def _seconds(time: Any) -> float | None:
@@ -190,12 +208,12 @@ def _seconds(time: Any) -> float | None:
 def _flavor(data: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
     flavor = _data(data.get('flavor'))
     try:
-        return (('vcpus', float(flavor['vcpus'])),
-                ('memory_mb', float(flavor['memory_mb'])),
-                ('disk_gb', float(flavor['root_gb'])
-                 + float(flavor['ephemeral_gb'])))
-    except (KeyError, TypeError, ValueError):
+        found = _RESOURCES.convert({
+            'vcpus': flavor['vcpus'], 'memory_mb': flavor['memory_mb'],
+            'disk_gb': flavor['root_gb'] + flavor['ephemeral_gb']})
+    except (KeyError, TypeError, exception.Invalid):
         return ()
+    return tuple(msgspec.structs.asdict(found).items())
 
 
 def _addresses(data: Mapping[str, Any]) -> tuple[str, ...]:
@@ -216,4 +234,5 @@ def addresses_of(texts: Iterable[Any]) -> tuple[str, ...]:
 def _reason(data: Mapping[str, Any]) -> str:
     reason = _data(data.get('reason'))
     return str(reason.get('exception_message')
-               or reason.get('exception') or 'the build failed')[:500]
+               or reason.get('exception') or 'the build failed'
+               ).replace('\0', '')[:500]

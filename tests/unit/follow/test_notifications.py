@@ -132,7 +132,8 @@ def test_no_payload_is_an_error(event_type, payload):
     data = payload.get('nova_object.data', payload)
     uuid = isinstance(data, dict) and data.get(
         'instance_uuid' if event_type == notifications.BUILD_ERROR else 'uuid')
-    if isinstance(uuid, str) and 0 < len(uuid) <= 36:
+    if isinstance(uuid, str) and 0 < len(uuid) <= 36 and (
+            uuid.isprintable()):
         assert change is None or change.instance_uuid == uuid
     else:
         assert change is None
@@ -144,7 +145,7 @@ def test_an_id_is_enough(event_type, host, flavor, reason):
     change = notifications.change_of(event_type, instance(
         host=host, flavor=flavor, instance_uuid=UUID, reason=reason))
     if event_type in notifications.HOST_EVENTS:
-        if not (isinstance(host, str) and host):
+        if not (isinstance(host, str) and host and host.isprintable()):
             assert change is None
             return
         assert change == notifications.Built(UUID, host, change.flavor)
@@ -155,6 +156,22 @@ def test_an_id_is_enough(event_type, host, flavor, reason):
     else:
         assert change == notifications.Gone(UUID, change.why)
         assert bool(change.why) == (event_type == notifications.BUILD_ERROR)
+
+
+@pytest.mark.parametrize('vcpus', [
+    'nan', float('nan'), -1, 1e16, 10 ** 400, '2', None])
+def test_a_flavor_that_no_table_takes_is_left_out(vcpus):
+    flavor = FLAVOR['nova_object.data'] | {'vcpus': vcpus}
+    assert notifications.change_of('instance.create.end', instance(
+        host='h', flavor=flavor)) == notifications.Built(UUID, 'h')
+
+
+@pytest.mark.parametrize('host', ['h' * 256, 'h\0', 'h\n'])
+def test_a_host_that_no_table_takes_is_none(host):
+    for event_type, publisher in (('instance.create.end', None), (
+            notifications.BUILD_START, f'nova-compute:{host}')):
+        assert notifications.change_of(event_type, instance(
+            host=host, flavor=FLAVOR), publisher=publisher) is None
 
 
 @pytest.mark.parametrize('uuid', [None, '', 7, UUID + '0', [UUID], {}])
