@@ -11,7 +11,8 @@ cloud in which groups come and go. Each planner sees the same groups on the
 same hosts and serves coflows in the order of MRTF. For every column the table
 has the figure of our default planner, a mean over the seeds, and for every
 other planner the difference in percent of that planner's mean with its 95 %
-interval (Student, over the pairs of a seed). Negative is ahead.
+interval (Student, over the pairs of a seed). Negative is ahead. *again* is our
+planner once more with another seed of its search: what differs by chance.
 
 The figure is the mean CCT, for a stationary cloud the mean *response* (from
 the request, so that waiting for room counts), its 95th percentile, its mean
@@ -49,12 +50,17 @@ from virtco_lab.sim.figures import record
 from virtco_lab.sim.figures import virtco as figures
 
 OURS = 'virtco'
+#: Our planner with another seed of its search, the same groups as ever.
+AGAIN = 'again'
+AGAIN_SEED = 1000
 SCHEMES = {scheme.name: scheme for scheme in (
     schemes.get(OURS),
+    dataclasses.replace(schemes.get(OURS), name=AGAIN),
     schemes.get('virtco-printed'),
     dataclasses.replace(schemes.get('virtco-isolated'), name='isolated'),
     schemes.Scheme('min-cut', 'Fewest bytes between hosts', 'min-cut',
                    'mrtf'))}
+RIVALS = [name for name in SCHEMES if name not in (OURS, AGAIN)]
 CASES = ('2', '4', '6', 'mix', 'stationary')
 MIX_HOSTS = (6, 18)
 MIX_RATE_BPS = 50e6
@@ -178,8 +184,9 @@ def run(column: Column, scheme: str, seed: int,
     """One simulation: its figures and the CPU seconds that it took."""
     hosts, its_groups = column.workload(seed)
     began_s = time.process_time()
-    result = cloud.simulate(hosts, its_groups, SCHEMES[scheme], seed=seed,
-                            budget_s=budget_s)
+    result = cloud.simulate(
+        hosts, its_groups, SCHEMES[scheme], budget_s=budget_s,
+        seed=seed + AGAIN_SEED * (scheme == AGAIN))
     responses_s = [row.response_s for row in result.coflows]
     n_vms = [len(result.hosts[row.group]) for row in result.coflows]
     fewest = [math.ceil(n / hosts[0].free[0]) for n in n_vms]
@@ -236,19 +243,28 @@ def table(rows: Iterable[dict[str, Any]], chosen: Sequence[Column],
     return result
 
 
+def worst_of(entry: dict[str, Any]) -> float:
+    """Return how far we are behind another planner in the worst seed, in %.
+    """
+    return max(entry['worst_percent'][rival] for rival in RIVALS)
+
+
 def _print(entries: Sequence[dict[str, Any]]) -> None:
     others = [scheme for scheme in SCHEMES if scheme != OURS]
     print(f'{"column":26s} {"figure":10s} n  {OURS:>9s}'
           + ''.join(f'{"vs " + other + " %":>22s}' for other in others)
-          + f'{"best other %":>14s}{"worst seed":>12s}')
+          + f'{"best other %":>14s}{"worst seed":>12s}'
+          + f'{"worst of itself":>18s}')
     for entry in entries:
         cells = [entry['against'][other] for other in others]
+        best = max(entry['against'][rival][0] for rival in RIVALS)
         print(f'{entry["column"]:26s} {entry["measure"]:10s} '
               f'{len(entry["seeds"]):<2d} {entry["mean"][OURS]:9.3f}'
               + ''.join(f'{percent:+13.1f} ± {half:<6.1f}'
                         for percent, half in cells)
-              + f'{max(percent for percent, _ in cells):+14.1f}'
-              + f'{max(entry["worst_percent"].values()):+12.1f}')
+              + f'{best:+14.1f}'
+              + f'{worst_of(entry):+12.1f}'
+              + f'{entry["worst_percent"][AGAIN]:+18.1f}')
 
 
 def document_of(entries: Sequence[dict[str, Any]], command: str,
@@ -262,10 +278,11 @@ def document_of(entries: Sequence[dict[str, Any]], command: str,
                      record.shown_seeds(entry['seeds']), entry['mean'][OURS],
                      *(f'{percent:+.1f} ± {half:.1f}'
                        for percent, half in cells),
-                     max(entry['worst_percent'].values())))
+                     worst_of(entry), entry['worst_percent'][AGAIN]))
     return document.table(
         ('column', 'figure', 'seeds', OURS, *(
-            f'vs {other}, %' for other in others), 'worst seed, %'), rows) + (
+            f'vs {other}, %' for other in others), 'worst seed, %',
+         'worst seed of itself, %'), rows) + (
         f'\n``{command}``: commit {", ".join(sorted(commits))}.\n')
 
 
