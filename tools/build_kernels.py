@@ -7,6 +7,7 @@ setup.cfg names the command, since pbr replaces those that setup() is given.
 
 import os
 import pathlib
+import platform
 import runpy
 import subprocess
 
@@ -31,6 +32,9 @@ DIRECTIVES = {
 # The same rounding as Python's: no fused multiplications, no reordering.
 COMPILER = ['-O3', '-g0', '-ffp-contract=off', '-fno-math-errno',
             '-fno-trapping-math']
+if platform.machine() in ('x86_64', 'AMD64'):
+    # An instruction of every such processor since 2008 counts bits.
+    COMPILER.append('-mpopcnt')
 #: What Cython needs for typed buffers, compiled once for all kernels.
 SHARED = 'virtco._buffers'
 

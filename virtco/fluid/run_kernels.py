@@ -150,8 +150,9 @@ def move_extra(rater: Rater, run: Run, dt_s: cython.double,
         if loads:
             unload(rater, run, c, rater.src[f], less)
             unload(rater, run, c, rater.dst[f], less)
-            for k in range(rater.up_ptr[f], rater.up_ptr[f + 1]):
-                unload(rater, run, c, rater.up[k], less)
+            if rater.has_up:
+                for k in range(rater.up_ptr[f], rater.up_ptr[f + 1]):
+                    unload(rater, run, c, rater.up[k], less)
         rater.extra_flow[kept] = f
         # Its part of the pace shrinks with its base; its rate does not.
         rater.extra_rate[kept] = rate + less * rater.pace[c]
@@ -177,8 +178,9 @@ def end_flow(rater: Rater, run: Run, c: cython.Py_ssize_t,
     e = rater.src[f]
     end_at(rater, run, c, e, rater.base[f])
     end_at(rater, run, c, rater.dst[f], rater.base[f])
-    for k in range(rater.up_ptr[f], rater.up_ptr[f + 1]):
-        end_at(rater, run, c, rater.up[k], rater.base[f])
+    if rater.has_up:
+        for k in range(rater.up_ptr[f], rater.up_ptr[f + 1]):
+            end_at(rater, run, c, rater.up[k], rater.base[f])
     rater.base[f] = 0.0
     rater.skip[f] = f + 1
     end_in_row(rater, f)

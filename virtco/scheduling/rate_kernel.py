@@ -379,15 +379,15 @@ def add_extra(rater: Rater, f: cython.Py_ssize_t, p: cython.Py_ssize_t,
               q: cython.Py_ssize_t) -> cython.void:
     """Give flow f from port p to port q all that its path has left."""
     rate = min(rater.residual[p], rater.residual[q])
-    for k in range(rater.up_ptr[f], rater.up_ptr[f + 1]):
-        rate = min(rate, rater.residual[rater.port[rater.up[k]]])
+    for k in range(n_up(rater, f)):
+        rate = min(rate, rater.residual[up_port(rater, f, k)])
     # Uplinks are not looked at before: one may be full.
     if rate <= 0.0:
         return
     set_left(rater, p, rater.residual[p] - rate)
     set_left(rater, q, rater.residual[q] - rate)
-    for k in range(rater.up_ptr[f], rater.up_ptr[f + 1]):
-        p = rater.port[rater.up[k]]
+    for k in range(n_up(rater, f)):
+        p = up_port(rater, f, k)
         set_left(rater, p, rater.residual[p] - rate)
     rater.extra_flow[rater.n_extra] = f
     rater.extra_rate[rater.n_extra] = rate
@@ -398,9 +398,28 @@ def add_extra(rater: Rater, f: cython.Py_ssize_t, p: cython.Py_ssize_t,
 @cython.nogil
 @cython.exceptval(check=False)
 @cython.inline
+def n_up(rater: Rater, f: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Count the uplinks and caps that flow f passes."""
+    return rater.up_ptr[f + 1] - rater.up_ptr[f] if rater.has_up else 0
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.inline
+def up_port(rater: Rater, f: cython.Py_ssize_t, k: cython.Py_ssize_t
+            ) -> cython.Py_ssize_t:
+    """Return the port of the k-th uplink or cap that flow f passes."""
+    return rater.port[rater.up[rater.up_ptr[f] + k]]
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+@cython.inline
 def path_length(rater: Rater, f: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Count the ports that flow f passes: both hosts' and uplinks."""
-    return 2 + rater.up_ptr[f + 1] - rater.up_ptr[f]
+    return 2 + n_up(rater, f)
 
 
 @cython.cfunc
@@ -414,7 +433,7 @@ def port_on_path(rater: Rater, f: cython.Py_ssize_t, k: cython.Py_ssize_t
         return rater.port[rater.src[f]]
     if k == 1:
         return rater.port[rater.dst[f]]
-    return rater.port[rater.up[rater.up_ptr[f] + k - 2]]
+    return up_port(rater, f, k - 2)
 
 
 @cython.cfunc
@@ -425,8 +444,8 @@ def is_path_open(rater: Rater, f: cython.Py_ssize_t) -> cython.bint:
     """Return whether nothing behind the sender's port is full."""
     if is_full(rater, rater.port[rater.dst[f]]):
         return False
-    for k in range(rater.up_ptr[f], rater.up_ptr[f + 1]):
-        if is_full(rater, rater.port[rater.up[k]]):
+    for k in range(n_up(rater, f)):
+        if is_full(rater, up_port(rater, f, k)):
             return False
     return True
 

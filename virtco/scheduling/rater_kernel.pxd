@@ -11,6 +11,7 @@ cdef class Rater:
     cdef readonly double[::1] residual, pace, extra_rate, floor
     cdef readonly long long[::1] extra_flow
     cdef readonly Py_ssize_t n_extra
+    cdef bint has_up
     cdef long long[::1] up_ptr
     cdef int[::1] up
     # Sets of ports, in words of 64: egress, then ingress, then uplinks; the

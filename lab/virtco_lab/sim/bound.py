@@ -131,7 +131,7 @@ def _solved(alone_s: np.ndarray, cuts: list[_Cut]
                                -result.ineqlin.marginals)
 
 
-def _proven_s(matrix: scipy.sparse.csr_array, least_s: np.ndarray,
+def _proven_s(matrix: 'scipy.sparse.csr_array', least_s: np.ndarray,
               alone_s: np.ndarray, prices: np.ndarray) -> float:
     """Compute the bound on the mean CCT that prices of the cuts prove.
 
