@@ -52,7 +52,7 @@ class Rater:
         self.port, self.alive = view(fabric.port), view(fabric.alive)
         self.first, self.last = view(fabric.first), view(fabric.last)
         self.up_ptr, self.up = view(fabric.up_ptr), view(fabric.up)
-        # up_ptr has a number for each flow, so it is read only if there are any.
+        # up_ptr has a number for each flow: it is read only if there are any.
         self.has_up = len(fabric.up) > 0
         n_ports, n_flows = len(fabric.cap), len(fabric.base)
         n_coflows = len(fabric.scale)
