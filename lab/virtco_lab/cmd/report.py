@@ -41,10 +41,9 @@ def main(argv: list[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     stale: list[pathlib.Path] = []
     if options.write:
-        document.write(record.DIRECTORY, index.FIGURES, index.FIGURES)
+        document.write(record.DIRECTORY, index.FIGURES)
     else:
-        stale = document.outdated(record.DIRECTORY, index.FIGURES,
-                                  index.FIGURES)
+        stale = document.outdated(record.DIRECTORY, index.FIGURES)
     for path in stale:
         print(f'virtco-report: {path}: not the table of its record; --write '
               'makes it', file=sys.stderr)

@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
     trace = pathlib.Path(path) if path else None
     _refuse(args, trace)
     if args.render:
-        document.write(args.record, index.FIGURES, _names(args))
+        document.write(args.record, _names(args))
         return 0
     common = samples.Context(
         (), args.shape, args.short, trace, args.topology,
@@ -110,10 +110,9 @@ def run(args: argparse.Namespace) -> int:
         failures = [difference for entry in shown
                     for difference in entry['differences']]
         failures += [f'{path}: not the table of its record; --write makes it'
-                     for path in document.outdated(
-                         args.record, index.FIGURES, names)]
+                     for path in document.outdated(args.record, names)]
     if args.write:
-        document.write(args.record, index.FIGURES, names)
+        document.write(args.record, names)
     if args.json:
         print(json.dumps({'figures': shown, 'failures': failures}
                          if args.check else

@@ -105,10 +105,8 @@ def _errata(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps([dataclasses.asdict(one) for one in found]))
     else:
-        present.print_table('Errata', (
-            'where', 'printed', 'counterexample', 'a run finds'), (
-                (one.where, one.printed, one.example, one.found)
-                for one in found))
+        present.print_table('Errata', errata.COLUMNS,
+                            map(errata.Erratum.row, found))
     return 0 if all(one.holds for one in found) else 1
 
 

@@ -28,6 +28,8 @@ _UNBOUNDED = 3  # status of scipy's linprog
 #: Servers of VirtCO's section 5.1.
 _SERVERS = 18
 _NEAR = 1e-6
+#: Headings of :meth:`Erratum.row`.
+COLUMNS = ('where', 'printed', 'counterexample', 'a run finds')
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,6 +48,10 @@ class Erratum:
     example: str
     found: str
     holds: bool
+
+    def row(self) -> tuple[str, ...]:
+        """Return the cells of a table of errata."""
+        return self.where, self.printed, self.example, self.found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

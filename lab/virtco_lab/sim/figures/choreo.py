@@ -172,18 +172,26 @@ def _ratio(value_s: float, best_s: float) -> float:
     return 1.0 if value_s == 0 else math.inf
 
 
-def _greedy(found: samples.Samples) -> samples.Shown:
+def over_optimum(found: samples.Samples, planner: str) -> np.ndarray:
+    """Return a planner's times over the optimum, shape (n_applications,)."""
     setting, = found.settings
-    ratios = {label: np.array(list(map(
-        _ratio, found.of(setting, planner), found.of(setting, 'optimum'))))
-        for planner, label in (('choreo', 'Choreo greedy'),
-                               ('virtco', 'virtco'))}
+    return np.array(list(map(_ratio, found.of(setting, planner),
+                             found.of(setting, 'optimum'))))
+
+
+def above(ratios: np.ndarray, share: float) -> float:
+    """Return how far a share of the times is above the optimum, in percent."""
+    return 100 * (float(np.quantile(ratios, share)) - 1)
+
+
+def _greedy(found: samples.Samples) -> samples.Shown:
+    ratios = {label: over_optimum(found, planner) for planner, label in (
+        ('choreo', 'Choreo greedy'), ('virtco', 'virtco'))}
     series = [outcome.Series(label, (), tuple(np.minimum(10.0, its).tolist()))
               for label, its in ratios.items()]
     return (('planner', 'median above optimum %', '90 % above %',
              'at the optimum %', 'paper median %'),
-            [(label, *(100 * (float(np.quantile(its, share)) - 1)
-                       for share in (0.5, 0.9)),
+            [(label, above(its, 0.5), above(its, 0.9),
               100 * float((its < 1 + 1e-9).mean()), paper)
              for (label, its), paper in zip(ratios.items(),
                                             (GREEDY_PAPER, None))],

@@ -2,7 +2,6 @@
 
 """Recorded figures as the tables of the documentation."""
 
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -11,8 +10,8 @@ import io
 import json
 import pathlib
 
-import numpy as np
-
+from virtco_lab.sim import errata
+from virtco_lab.sim.figures import index
 from virtco_lab.sim.figures import outcome
 from virtco_lab.sim.figures import packets
 from virtco_lab.sim.figures import record
@@ -25,8 +24,9 @@ TARGETS = 'targets'
 MOST_COLUMNS = 10
 
 
-def fragment(figure: samples.Figure, recorded: record.Record) -> str:
+def fragment(recorded: record.Record) -> str:
     """Format the table of a record for an ``include`` in the documentation."""
+    figure = index.FIGURES[recorded.name]
     result = figure.show(recorded.found, samples.Context(
         shape=recorded.shape))
     made = recorded.made
@@ -76,33 +76,30 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[outcome.Cell]]
     return '\n'.join(['.. csv-table::', '   :header-rows: 1', '', *lines, ''])
 
 
-def write(directory: pathlib.Path, figures: Mapping[str, samples.Figure],
-          names: Iterable[str]) -> None:
+def write(directory: pathlib.Path, names: Iterable[str]) -> None:
     """Write the tables of these figures from their records, and those that
     cover all records.
     """
-    for path, text in _tables(directory, figures, names).items():
+    for path, text in _tables(directory, names).items():
         path.write_text(text, encoding='utf-8')
 
 
-def outdated(directory: pathlib.Path, figures: Mapping[str, samples.Figure],
-             names: Iterable[str]) -> list[pathlib.Path]:
+def outdated(directory: pathlib.Path, names: Iterable[str]
+             ) -> list[pathlib.Path]:
     """List tables that differ from their records."""
-    return [path for path, text in _tables(directory, figures, names).items()
+    return [path for path, text in _tables(directory, names).items()
             if not path.exists() or path.read_text(encoding='utf-8') != text]
 
 
-def _tables(directory: pathlib.Path, figures: Mapping[str, samples.Figure],
-            names: Iterable[str]) -> dict[pathlib.Path, str]:
+def _tables(directory: pathlib.Path, names: Iterable[str]
+            ) -> dict[pathlib.Path, str]:
     """Format the tables of recorded figures, and those of all records."""
-    texts = {name: fragment(figures[name], record.read(directory, name))
+    texts = {name: fragment(record.read(directory, name))
              for name in names if (directory / f'{name}.json').exists()}
     texts |= {path.stem: _measured(directory, path.stem)
               for path in directory.glob('emulated-*.json')}
-    texts |= {
-        TARGETS: targets(directory),
-        'statements': table(statements.COLUMNS, statements.rows(directory)),
-        'errata': table(statements.ERRATA_COLUMNS, statements.errata_rows())}
+    texts |= {TARGETS: targets(directory), 'errata': _errata(),
+              'statements': _statements(directory)}
     return {_path(directory, name): text for name, text in texts.items()}
 
 
@@ -112,102 +109,41 @@ def _path(directory: pathlib.Path, name: str) -> pathlib.Path:
 
 def targets(directory: pathlib.Path) -> str:
     """Return the table of the targets, with the records' results."""
-    rows = []
-    for asked, name, reached in _TARGETS:
-        if (directory / f'{name}.json').exists():
-            rows.append((asked, reached(record.read(directory, name).found)))
+    rows = [(asked, answer[0]) for asked, name, tell in statements.TARGETS
+            if (answer := _answer(directory, name, tell))]
     return table(('asked', 'reached'), [*rows, *packets.targets(directory)])
 
 
-def _saves(least: float, theirs: str) -> Callable[[samples.Samples], str]:
-    def reached(found: samples.Samples) -> str:
-        saved = [saving.percent for setting in found.settings
-                 if (saving := found.saving(setting, theirs)) is not None]
-        there = sum(percent >= least for percent in saved)
-        return (f'{min(saved):.1f} to {max(saved):.1f} %, '
-                f'{np.mean(saved):.1f} % in the mean; {there} of '
-                f'{len(saved)} columns')
-    return reached
+def _statements(directory: pathlib.Path) -> str:
+    """Return the table of the papers' statements, likewise."""
+    return table(
+        ('statement', 'paper', 'here', 'spread', 'command', 'differences'),
+        [(text, paper, *answer, f'``virtco-sim reproduce {name}``', why)
+         for text, paper, name, tell, why in statements.STATEMENTS
+         if (answer := _answer(directory, name, tell))])
 
 
-def _above_bound(found: samples.Samples) -> str:
-    bound_s = found.of('bound of any schedule', 'mean_s')[0]
-    gaps = (found.of(policy, 'mean_s')[0] / bound_s - 1
-            for policy in ('mrtf', 'mrtf+swap'))
-    return '{:.1%} (mrtf) and {:.1%} (mrtf+swap) above {:.2f} s'.format(
-        *gaps, bound_s)
+def _answer(directory: pathlib.Path, name: str, tell: statements.Tell
+            ) -> tuple[str, str] | None:
+    """Return the number that a figure's record tells, and its spread.
+
+    None without a record.
+    """
+    if not (directory / f'{name}.json').exists():
+        return None
+    found = record.read(directory, name).found
+    told = tell(found)
+    number, spread = (told, '') if isinstance(told, str) else told
+    return number, spread and (
+        f'{spread}; seeds {record.shown_seeds(found.seeds)}')
 
 
-def _unknown(found: samples.Samples) -> str:
-    ratios = (100 * float(np.mean(found.ratios(
-        'unknown sizes', 'mean_s', 'exact', basis)))
-        for basis in ('mean_s', 'plain TCP'))
-    return '{:.0f} % of exact hints, {:.0f} % of plain TCP'.format(*ratios)
+def _errata() -> str:
+    """Run every counterexample, and format their table.
 
-
-def _number(reached: Callable[[samples.Samples], statements.Reached]
-            ) -> Callable[[samples.Samples], str]:
-    """Return a function of a statement's result without its spread."""
-    return lambda found: reached(found)[0]
-
-
-def _in_order(found: samples.Samples) -> str:
-    return ', '.join(
-        '{}: {:.2f}'.format(setting, found.of(setting, 'fair')[0]
-                            / found.of(setting, 'order')[0])
-        for setting in found.settings)
-
-
-def _above_mrtf(found: samples.Samples) -> str:
-    gains = [100 * (found.mean(setting, f'{ours}, GPUs')
-                    - found.mean(setting, 'mrtf, GPUs'))
-             for setting in found.settings for ours in ('order', 'bound')]
-    return '; '.join(
-        f'{setting}: {ours:.1f} points, {bound:.1f} at most'
-        for setting, ours, bound in zip(found.settings, gains[::2],
-                                        gains[1::2]))
-
-
-def _guarded(where: str) -> Callable[[samples.Samples], str]:
-    def reached(found: samples.Samples) -> str:
-        ours = f'order, guarded{where}'
-        return '; '.join('{}: {:.0f} %, {:.1f} points above MRTF'.format(
-            setting, 100 * (1 / float(np.median(found.of(
-                setting, f'{ours}, slowest'))) - 1),
-            100 * (found.mean(setting, f'{ours}, GPUs')
-                   - found.mean(setting, 'mrtf, GPUs')))
-            for setting in found.settings)
-    return reached
-
-
-#: Targets: the question, the figure that answers it, and the answer's text.
-_TARGETS: tuple[tuple[str, str, Callable[[samples.Samples], str]], ...] = (
-    ('Test case 2, average CCT at least 15 % below strong SEBF-TA (aim 35)',
-     'virtco-case2', _saves(15.0, 'sebf-ta')),
-    ('… at least 36.5 % below the paper\'s SEBF-TA (greedy)',
-     'virtco-case2', _saves(36.5, 'sebf-ta-greedy')),
-    ('… at least 79.1 % below Baseline',
-     'virtco-case2', _saves(79.1, 'baseline')),
-    ('… never behind VirtCO as printed by more than 2.5 %',
-     'virtco-case2', _saves(-2.5, 'virtco-printed')),
-    ('Test case 4 likewise', 'virtco-case4', _saves(-2.5, 'virtco-printed')),
-    ('Test case 6 likewise', 'virtco-case6', _saves(-2.5, 'virtco-printed')),
-    ('Facebook trace: mean 22.2 s ± 2 %, median 0.184, p95 40.0',
-     'facebook-trace', _number(statements.facebook)),
-    ('… near what any schedule can reach', 'facebook-trace', _above_bound),
-    ('With sizes unknown at most 1.10 × MRTF', 'wrong-hints', _unknown),
-    ('Orchestra Table 3: 25, 33, 38 %', 'orchestra-table3',
-     _number(statements.table3)),
-    ('Choreo, greedy above the optimum: 13 % at the median',
-     'choreo-greedy', _number(statements.greedy)),
-    ('Two training jobs on a link, in order: iterations 1.6 × faster than '
-     'fair (1.5 is the most for two)', 'training-pair', _in_order),
-    ('GPUs of a cluster that compute: 10 points above MRTF',
-     'training-cluster', _above_mrtf),
-    ('The slowest training job at most 5 % beyond its bound (median of the '
-     'seeds, with the guard)', 'training-cluster', _guarded('')),
-    ('… and where virtco places the jobs, too', 'training-cluster',
-     _guarded(', placed')),
-    ('Lies must not pay', 'liars', _number(statements.lies)),
-    ('Hints wrong by 50 % degrade gracefully', 'wrong-hints',
-     _number(statements.wrong)))
+    :raises AssertionError: when one does not refute the printed statement.
+    """
+    found = errata.check()
+    assert all(one.holds for one in found), [
+        one.where for one in found if not one.holds]
+    return table(errata.COLUMNS, map(errata.Erratum.row, found))

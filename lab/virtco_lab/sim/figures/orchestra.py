@@ -77,7 +77,7 @@ def _run(demands: list[fabric_model.Demand], arrivals_s: list[float],
     return cct_s
 
 
-def _speed_up(found: samples.Samples, name: str) -> float:
+def speed_up(found: samples.Samples, name: str) -> float:
     """Compute how much faster the weighted shuffle is, in percent."""
     return 100 * (found.mean(name, 'fair') / found.mean(name, 'mrtf') - 1)
 
@@ -204,9 +204,9 @@ FIGURES = (
         'orchestra-table3', 'Weighted shuffle scheduling (Orchestra Table 3)',
         tuple(FAIR_S), _table3_run, samples.by_setting('topology', (
             ('fair s', 'fair'), ('paper s', FAIR_S), ('WSS s', 'mrtf'),
-            ('paper s', WSS_S), ('speed-up %', _speed_up),
+            ('paper s', WSS_S), ('speed-up %', speed_up),
             ('paper %', MEASURED), ('theory %', THEORY)), samples.bars(
-                'Speed-up of WSS', 'topology', '%', {'virtco': _speed_up},
+                'Speed-up of WSS', 'topology', '%', {'virtco': speed_up},
                 {'paper, theory': THEORY, 'paper, EC2': MEASURED})),
         ('Ports of 1 Gbit/s, units of 2 GB. Nothing here is random.',),
         seeded=False),

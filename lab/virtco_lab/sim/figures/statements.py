@@ -1,260 +1,289 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The papers' statements, each with its command, result and differences."""
+"""The papers' statements and this project's targets, and their answers.
+
+An answer is told from the samples of a figure.
+"""
 
 from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Iterable
 from collections.abc import Sequence
-import dataclasses
-import pathlib
 
 import numpy as np
 
-from virtco_lab.sim import errata
+from virtco_lab.sim import claims
+from virtco_lab.sim import workloads
 from virtco_lab.sim.figures import broadcasts
+from virtco_lab.sim.figures import choreo
+from virtco_lab.sim.figures import hints
+from virtco_lab.sim.figures import orchestra
 from virtco_lab.sim.figures import outcome
-from virtco_lab.sim.figures import record
 from virtco_lab.sim.figures import samples
+from virtco_lab.sim.figures import trace
+from virtco_lab.sim.figures import training
+from virtco_lab.sim.figures import virtco
 
-#: Result of a statement: the number, and its spread over the seeds.
-Reached = tuple[str, str]
-COLUMNS = ('statement', 'paper', 'here', 'spread', 'command', 'differences')
-ERRATA_COLUMNS = ('where', 'printed', 'counterexample', 'a run finds')
-_HEAVY = ('Larger than in the paper: flows\' sizes are heavy tailed here '
-          '(sigma 2), and a few pairs hold most bytes.')
-_HONEST = ('The paper\'s SEBF-TA packs greedily; the minimum cut is the '
-           'stronger opponent, and the paper has no number for it.')
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Statement:
-    """A statement of a paper, or a target.
-
-    :ivar paper: the paper's number.
-    :ivar figure: name of the figure whose record has the result.
-    :ivar reached: returns the result from the record's numbers.
-    :ivar why: differences from the paper, and their reasons.
-    """
-
-    text: str
-    paper: str
-    figure: str
-    reached: Callable[[samples.Samples], Reached]
-    why: str = ''
+#: A number, and its spread over the seeds where it has one.
+Answer = str | tuple[str, str]
+Tell = Callable[[samples.Samples], Answer]
+#: Text, the paper's number, name of the figure, answer, and differences from
+#: the paper with their reasons.
+Statement = tuple[str, str, str, Tell, str]
 
 
-def rows(directory: pathlib.Path) -> Iterator[tuple[outcome.Cell, ...]]:
-    """Yield the table's row of each statement whose figure is recorded."""
-    for one in STATEMENTS:
-        if (directory / f'{one.figure}.json').exists():
-            found = record.read(directory, one.figure).found
-            number, spread = one.reached(found)
-            seeds = record.shown_seeds(found.seeds)
-            command = f'virtco-sim reproduce {one.figure}'
-            yield (one.text, one.paper, number, spread and
-                   f'{spread}; seeds {seeds}', f'``{command}``',
-                   one.why or '–')
+def _ranged(values: Iterable[float], digits: int) -> str:
+    """Format the least and the largest value, or a single one."""
+    known = [round(value, digits) + 0.0 for value in values]
+    if len(known) == 1:
+        return f'{known[0]:.{digits}f} %'
+    return f'{min(known):.{digits}f} to {max(known):.{digits}f} %'
 
 
-def errata_rows() -> list[tuple[outcome.Cell, ...]]:
-    """Run every counterexample; return the rows of their table.
-
-    :raises AssertionError: when one does not refute the printed statement.
-    """
-    found = errata.check()
-    assert all(one.holds for one in found), [
-        one.where for one in found if not one.holds]
-    return [(one.where, one.printed, one.example, one.found)
-            for one in found]
+def _savings(found: samples.Samples, theirs: str, settings: Sequence[str]
+             ) -> list[outcome.Saving]:
+    """List virtco's savings in the settings that have traffic."""
+    return [saving for name in settings or found.settings
+            if (saving := found.saving(name, theirs)) is not None]
 
 
-def _saved(theirs: str, settings: Sequence[str] = ()
-           ) -> Callable[[samples.Samples], Reached]:
+def _saved(theirs: str, settings: Sequence[str] = ()) -> Tell:
     """Return a function of the settings' savings and widest interval."""
-    def reached(found: samples.Samples) -> Reached:
-        known = [saving for name in settings or found.settings
-                 if (saving := found.saving(name, theirs)) is not None]
-        percents = [round(saving.percent, 1) + 0.0 for saving in known]
-        number = (f'{percents[0]:.1f} %' if len(percents) == 1 else
-                  f'{min(percents):.1f} to {max(percents):.1f} %')
+    def tell(found: samples.Samples) -> Answer:
+        known = _savings(found, theirs, settings)
         half = max(saving.half for saving in known)
-        return number, f'± {half:.1f} at most' if np.isfinite(half) else ''
-    return reached
+        return (_ranged((saving.percent for saving in known), 1),
+                f'± {half:.1f} at most' if np.isfinite(half) else '')
+    return tell
 
 
-def _trend(theirs: str, first: str, last: str
-           ) -> Callable[[samples.Samples], Reached]:
+def _saves(least: float, theirs: str) -> Tell:
+    """Return a function of the savings, and of those that reach the least."""
+    def tell(found: samples.Samples) -> Answer:
+        percents = [one.percent for one in _savings(found, theirs, ())]
+        there = sum(percent >= least for percent in percents)
+        return (f'{min(percents):.1f} to {max(percents):.1f} %, '
+                f'{np.mean(percents):.1f} % in the mean; {there} of '
+                f'{len(percents)} columns')
+    return tell
+
+
+def _trend(theirs: str, first: str, last: str) -> Tell:
     """Return a function of the savings at the first and last setting."""
-    def reached(found: samples.Samples) -> Reached:
+    def tell(found: samples.Samples) -> Answer:
         both = [found.saving(name, theirs) for name in (first, last)]
         return (' → '.join('no traffic' if one is None
                            else f'{one.percent:.1f} %' for one in both),
                 ' → '.join('–' if one is None else f'± {one.half:.1f}'
                            for one in both))
-    return reached
+    return tell
 
 
-def _share(limit_s: float) -> Callable[[samples.Samples], Reached]:
-    def reached(found: samples.Samples) -> Reached:
-        every = [value for setting in found.settings
-                 for value in found.of(setting, 'cpu_s')]
-        return (f'80 % in {np.quantile(every, 0.8):.2f} s, '
-                f'{np.mean(np.array(every) <= limit_s):.0%} in '
-                f'{limit_s:g} s', f'99 % in {np.quantile(every, 0.99):.2f} s')
-    return reached
+def _each(text: str, *cells: samples.Cell, join: str = '; ', end: str = ''
+          ) -> Tell:
+    """Return a function of cells of each setting.
+
+    :param text: format of a setting's name and cells.
+    """
+    return lambda found: join.join(
+        text.format(setting, *(found.value(setting, cell) for cell in cells))
+        for setting in found.settings) + end
 
 
-def table3(found: samples.Samples) -> Reached:
-    """Format how much slower fair sharing is, by topology."""
-    percents = (100 * (found.of(name, 'fair')[0] / found.of(name, 'mrtf')[0]
-                       - 1) for name in found.settings)
-    return ', '.join(f'{percent:.1f}' for percent in percents) + ' %', ''
+def _decided(found: samples.Samples) -> Answer:
+    every = np.concatenate([found.of(setting, 'cpu_s')
+                            for setting in found.settings])
+    limit_s = virtco.CASE3_PAPER_S
+    return (f'80 % in {np.quantile(every, 0.8):.2f} s, '
+            f'{np.mean(every <= limit_s):.0%} in {limit_s:g} s',
+            f'99 % in {np.quantile(every, 0.99):.2f} s')
 
 
-def _fig14(found: samples.Samples) -> Reached:
-    fair, first, low, low_first = (
-        found.mean(name, series) for series in ('high', 'low')
-        for name in ('fair', 'priority'))
-    return (f'small ones {fair / first:.2f} times sooner, the large one '
-            f'{low_first / low - 1:+.1%}', '')
+def _greedy(found: samples.Samples) -> Answer:
+    ratios = choreo.over_optimum(found, 'choreo')
+    return (f'{choreo.above(ratios, 0.5):.1f} % at the median',
+            f'90 % within {choreo.above(ratios, 0.9):.0f} %')
 
 
-def _fig15(found: samples.Samples) -> Reached:
-    fair, fifo = (found.mean(name, 'ends_s') for name in ('fair', 'fifo'))
-    return f'{fair / fifo:.2f} times', ''
+def _fig14(found: samples.Samples) -> Answer:
+    high, low = (outcome.reduction(found.mean('priority', series),
+                                   found.mean('fair', series))
+                 for series in orchestra.HIGH_LOW)
+    return f'{high:.0f} % sooner, the large one {-low:.1f} % later'
 
 
-def _cornet(found: samples.Samples) -> Reached:
-    times_s = np.array(found.of('100', '1 GB, cornet'))
-    least_s = broadcasts.bound_s(1e9)
-    return (f'{100 * (times_s.mean() / least_s - 1):.0f} %',
-            f'± {100 * times_s.std(ddof=1) / least_s:.1f}'
-            if len(times_s) > 1 else '')
+def _fig15(found: samples.Samples) -> Answer:
+    fair_s, fifo_s = (found.mean(name, 'ends_s') for name in ('fair', 'fifo'))
+    return f'{fair_s / fifo_s:.2f} times'
 
 
-def _racks(found: samples.Samples) -> Reached:
-    saved = [100 * (1 - found.mean(name, 'aware')
-                    / found.mean(name, 'unaware')) for name in found.settings]
-    return f'{min(saved):.0f} to {max(saved):.0f} %', ''
+def _percent(values: Iterable[float], digits: int = 0) -> tuple[str, str]:
+    """Format the mean of percents, and the deviation of several."""
+    known = list(values)
+    mean, deviation = outcome.spread(known)
+    return (f'{mean:.0f} %',
+            f'± {deviation:.{digits}f}' if len(known) > 1 else '')
 
 
-def greedy(found: samples.Samples) -> Reached:
-    """Compare Choreo's greedy placement with the optimum."""
-    setting, = found.settings
-    ratios = np.array([ours_s / best_s for ours_s, best_s in zip(
-        found.of(setting, 'choreo'), found.of(setting, 'optimum'))
-        if best_s > 0])
-    return (f'{100 * (np.median(ratios) - 1):.1f} % at the median',
-            f'90 % within {100 * (np.quantile(ratios, 0.9) - 1):.0f} %')
+def _cornet(found: samples.Samples) -> Answer:
+    least_s = broadcasts.bound_s(broadcasts.SIZES['1 GB'])
+    return _percent((100 * (time_s / least_s - 1) for time_s in found.of(
+        '100', '1 GB, cornet')), 1)
 
 
-def facebook(found: samples.Samples) -> Reached:
-    """Format mean, median and 95th percentile under MRTF."""
-    mean, median, p95 = (found.of('mrtf', key)[0] for key in (
-        'mean_s', 'median_s', 'p95_s'))
-    return f'{mean:.2f}, {median:.3f} and {p95:.2f} s', ''
+def _racks(found: samples.Samples) -> Answer:
+    return _ranged((outcome.reduction(
+        found.mean(name, 'aware'), found.mean(name, 'unaware'))
+        for name in found.settings), 0)
 
 
-def _rate(series: str, other: str, setting: str
-          ) -> Callable[[samples.Samples], Reached]:
-    """Return a function of the time that one series saves over another."""
-    def reached(found: samples.Samples) -> Reached:
-        saved = 100 * (1 - np.array(found.ratios(
-            setting, series, setting, other)))
-        return (f'{saved.mean():.0f} %',
-                f'± {saved.std(ddof=1) if len(saved) > 1 else 0:.0f}')
-    return reached
+def _facebook(found: samples.Samples) -> Answer:
+    return '{:.2f}, {:.3f} and {:.2f} s'.format(*(
+        found.mean('mrtf', series)
+        for series in ('mean_s', 'median_s', 'p95_s')))
 
 
-def lies(found: samples.Samples) -> Reached:
-    """Compare a liar's CCT with the honest one."""
-    costs = [100 * (float(np.mean(found.ratios(
+def _above_bound(found: samples.Samples) -> Answer:
+    bound_s, *ours_s = (found.mean(name, 'mean_s') for name in (
+        trace.BOUND, 'mrtf', 'mrtf+swap'))
+    return '{:.1%} (mrtf) and {:.1%} (mrtf+swap) above {:.2f} s'.format(
+        *(mean_s / bound_s - 1 for mean_s in ours_s), bound_s)
+
+
+def _rpca(found: samples.Samples) -> Answer:
+    return _percent(100 * (1 - ratio) for ratio in found.ratios(
+        'broadcast', 'rpca', 'broadcast', 'baseline'))
+
+
+def _lies(found: samples.Samples) -> Answer:
+    costs = (100 * (float(np.mean(found.ratios(
         name, 'his CCT', '1', 'his CCT'))) - 1)
-        for name in found.settings if name != '1']
-    return f'a lie costs {min(costs):.1f} to {max(costs):.1f} %', ''
+        for name in found.settings if name != '1')
+    return f'a lie costs {_ranged(costs, 1)}'
 
 
-def wrong(found: samples.Samples) -> Reached:
-    """Compare wrong hints and plain TCP with exact hints."""
-    ratios = found.ratios('50 % wrong', 'mean_s', 'exact', 'mean_s')
-    plain = found.ratios('exact', 'plain TCP', 'exact', 'mean_s')
-    return (f'{100 * (np.mean(ratios) - 1):.0f} %; plain TCP costs '
-            f'{100 * (np.mean(plain) - 1):.0f} %',
-            f'± {100 * outcome.spread(ratios)[1]:.0f}'
-            if len(ratios) > 1 else '')
+def _wrong(found: samples.Samples) -> Answer:
+    number, spread = _percent(100 * (ratio - 1) for ratio in found.ratios(
+        '50 % wrong', 'mean_s', 'exact', 'mean_s'))
+    plain = np.mean(found.ratios('exact', hints.PLAIN, 'exact', 'mean_s'))
+    return f'{number}; plain TCP costs {100 * (plain - 1):.0f} %', spread
 
 
-_PAGER = ('PAGER-0.5M', 'PAGER-1M', 'PAGER-4M')
-_RECOMM = ('RECOMM-1G', 'RECOMM-2G', 'RECOMM-5G')
-_QUIET = ('sparse', 'medium', 'dense')
-_NOISY = tuple(f'{shape}, background' for shape in _QUIET)
+def _unknown(found: samples.Samples) -> Answer:
+    return '{:.0f} % of exact hints, {:.0f} % of plain TCP'.format(*(
+        100 * np.mean(found.ratios(claims.UNKNOWN, 'mean_s', 'exact', basis))
+        for basis in ('mean_s', hints.PLAIN)))
+
+
+def _guarded(scheme: str) -> Tell:
+    return _each('{}: {:.0f} %, {:.1f} points above MRTF',
+                 lambda found, setting: 100 * (1 / np.median(found.of(
+                     setting, f'{scheme}, slowest')) - 1),
+                 training.above_mrtf(scheme))
+
+
+_TABLE3 = _each('{1:.1f}', orchestra.speed_up, join=', ', end=' %')
+_BEHIND_PRINTED = _saves(-2.5, 'virtco-printed')
+_PAGER, _RECOMM = (tuple(app.name for app in workloads.TABLE2
+                         if app.name.startswith(kind))
+                   for kind in virtco.CASE1_PAPER)
+_QUIET, _NOISY = (tuple(name for name, (_, is_noisy) in virtco.CASE2.items()
+                        if is_noisy == wanted) for wanted in (False, True))
+_HEAVY = ('Larger than in the paper: flows\' sizes are heavy tailed here '
+          '(sigma 2), and a few pairs hold most bytes.')
+_HONEST = ('The paper\'s SEBF-TA packs greedily; the minimum cut is the '
+           'stronger opponent, and the paper has no number for it.')
 
 #: In the order of the papers.
 STATEMENTS: tuple[Statement, ...] = (
-    Statement('VirtCO case 1: PAGER alone, below Baseline', '58.3 %',
-              'virtco-case1', _saved('baseline', _PAGER), _HEAVY),
-    Statement('VirtCO case 1: RECOMM alone, below Baseline', 'over 60 %',
-              'virtco-case1', _saved('baseline', _RECOMM), _HEAVY),
-    Statement('VirtCO case 1: PAGER alone, below SEBF-TA', '16.7 % (28.6 % '
-              'by its own definition)', 'virtco-case1',
-              _saved('sebf-ta', _PAGER), _HONEST),
-    Statement('VirtCO case 2: below Baseline, no background', '79.1 %',
-              'virtco-case2', _saved('baseline', _QUIET), _HEAVY),
-    Statement('VirtCO case 2: below SEBF-TA (greedy), no background',
-              '36.5 %', 'virtco-case2', _saved('sebf-ta-greedy', _QUIET),
-              _HEAVY),
-    Statement('VirtCO case 2: below SEBF-TA (greedy), background', '24.1 %',
-              'virtco-case2', _saved('sebf-ta-greedy', _NOISY), _HEAVY),
-    Statement('VirtCO case 2: below SEBF-TA (minimum cut)', '–',
-              'virtco-case2', _saved('sebf-ta'), _HONEST),
-    Statement('VirtCO case 2: VirtCO as printed is slower by', '–',
-              'virtco-case2', _saved('virtco-printed'),
-              'The printed method plans on residual bandwidth.'),
-    Statement('VirtCO case 3: time to decide', '80 % within 5.5 s',
-              'virtco-case3', _share(5.5),
-              'CPU time; the planner has a second.'),
-    Statement('VirtCO case 4: below SEBF-TA (greedy), widths 10 → 40',
-              'grows with the width', 'virtco-case4',
-              _trend('sebf-ta-greedy', 'heavy 10', 'heavy 40'),
-              'Groups of 10 fit into a host.'),
-    Statement('VirtCO case 5: below Baseline, any length', '40 to 50 %',
-              'virtco-case5', _saved('baseline'), _HEAVY),
-    Statement('VirtCO case 5: below SEBF-TA (greedy), any length',
-              '17 to 20 %', 'virtco-case5', _saved('sebf-ta-greedy'),
-              _HEAVY),
-    Statement('VirtCO case 6: below Baseline, from the least to the largest '
-              'skew', '23.5 → 61.2 %', 'virtco-case6',
-              _trend('baseline', 'heavy 0.2', 'heavy 3'),
-              'The paper begins at 0.1 GB.'),
-    Statement('VirtCO case 6: below SEBF-TA (greedy), likewise',
-              '7.1 → 40.5 %', 'virtco-case6',
-              _trend('sebf-ta-greedy', 'heavy 0.2', 'heavy 3')),
-    Statement('Choreo: greedy above the optimum', '13 % at the median',
-              'choreo-greedy', greedy,
-              'Applications of 5 to 7 tasks on 5 machines; the paper\'s are '
-              'not public.'),
-    Statement('Orchestra Table 3: weighted shuffle', '25, 33, 38 %',
-              'orchestra-table3', table3),
-    Statement('Orchestra Fig. 14: priority of small transfers',
-              '43 % sooner, the large one 6 % later', 'orchestra-fig14',
-              _fig14, 'The paper\'s nodes reached half their rate.'),
-    Statement('Orchestra Fig. 15: FIFO over fair sharing', '1.45 times',
-              'orchestra-fig15', _fig15, 'In theory 1.6 (2n / (n + 1)).'),
-    Statement('Orchestra Fig. 9: Cornet, 1 GB to 100 receivers, above the '
-              'bound', '33 %', 'orchestra-fig9', _cornet,
-              'No handshakes, hashing or slow nodes in the simulator.'),
-    Statement('Orchestra Fig. 11: Cornet that knows its racks, less time',
-              '50 %', 'orchestra-fig11', _racks,
-              'Other racks: uplinks at 4:1, not three in a row.'),
-    Statement('FB2010 by MRTF: mean, median, 95 %',
-              '– (asked: 22.2, 0.184, 40.0 s)', 'facebook-trace', facebook),
-    Statement('RPCA Fig. 7: broadcast over 196 hosts, below a plan that '
-              'knows no rates', '–', 'rpca-fig7',
-              _rate('rpca', 'baseline', 'broadcast'),
-              'Generated clouds; the medians of each pair do as well.'),
-    Statement('RPCA Fig. 13: cluster, below the baseline', '25 to 40 %',
-              'rpca-fig13', _rate('rpca', 'baseline', 'broadcast'),
-              'Links are equal in the long run, so nothing is to be gained.'),
-    Statement('Lies must not pay', 'not in the papers', 'liars', lies),
-    Statement('Hints wrong by 50 % cost', 'not in the papers',
-              'wrong-hints', wrong))
+    ('VirtCO case 1: PAGER alone, below Baseline', '58.3 %', 'virtco-case1',
+     _saved('baseline', _PAGER), _HEAVY),
+    ('VirtCO case 1: RECOMM alone, below Baseline', 'over 60 %',
+     'virtco-case1', _saved('baseline', _RECOMM), _HEAVY),
+    ('VirtCO case 1: PAGER alone, below SEBF-TA', '16.7 % (28.6 % by its own '
+     'definition)', 'virtco-case1', _saved('sebf-ta', _PAGER), _HONEST),
+    ('VirtCO case 2: below Baseline, no background', '79.1 %',
+     'virtco-case2', _saved('baseline', _QUIET), _HEAVY),
+    ('VirtCO case 2: below SEBF-TA (greedy), no background', '36.5 %',
+     'virtco-case2', _saved('sebf-ta-greedy', _QUIET), _HEAVY),
+    ('VirtCO case 2: below SEBF-TA (greedy), background', '24.1 %',
+     'virtco-case2', _saved('sebf-ta-greedy', _NOISY), _HEAVY),
+    ('VirtCO case 2: below SEBF-TA (minimum cut)', '–', 'virtco-case2',
+     _saved('sebf-ta'), _HONEST),
+    ('VirtCO case 2: below VirtCO as printed', '–', 'virtco-case2',
+     _saved('virtco-printed'),
+     'The printed method plans on residual bandwidth.'),
+    ('VirtCO case 3: time to decide', '80 % within 5.5 s', 'virtco-case3',
+     _decided, 'CPU time; the planner has a second.'),
+    ('VirtCO case 4: below SEBF-TA (greedy), widths 10 → 40',
+     'grows with the width', 'virtco-case4',
+     _trend('sebf-ta-greedy', 'heavy 10', 'heavy 40'),
+     'Groups of 10 fit into a host.'),
+    ('VirtCO case 5: below Baseline, any length', '40 to 50 %',
+     'virtco-case5', _saved('baseline'), _HEAVY),
+    ('VirtCO case 5: below SEBF-TA (greedy), any length', '17 to 20 %',
+     'virtco-case5', _saved('sebf-ta-greedy'), _HEAVY),
+    ('VirtCO case 6: below Baseline, from the least to the largest skew',
+     '23.5 → 61.2 %', 'virtco-case6',
+     _trend('baseline', 'heavy 0.2', 'heavy 3'),
+     'The paper begins at 0.1 GB.'),
+    ('VirtCO case 6: below SEBF-TA (greedy), likewise', '7.1 → 40.5 %',
+     'virtco-case6', _trend('sebf-ta-greedy', 'heavy 0.2', 'heavy 3'), '–'),
+    ('Choreo: greedy above the optimum', '13 % at the median',
+     'choreo-greedy', _greedy, 'Applications of 5 to 7 tasks on 5 machines; '
+     'the paper\'s are not public.'),
+    ('Orchestra Table 3: weighted shuffle', '25, 33, 38 %',
+     'orchestra-table3', _TABLE3, '–'),
+    ('Orchestra Fig. 14: priority of small transfers',
+     '43 % sooner, the large one 6 % later', 'orchestra-fig14', _fig14,
+     'The paper\'s nodes reached half their rate.'),
+    ('Orchestra Fig. 15: FIFO over fair sharing', '1.45 times',
+     'orchestra-fig15', _fig15, 'In theory 1.6 (2n / (n + 1)).'),
+    ('Orchestra Fig. 9: Cornet, 1 GB to 100 receivers, above the bound',
+     '33 %', 'orchestra-fig9', _cornet,
+     'No handshakes, hashing or slow nodes in the simulator.'),
+    ('Orchestra Fig. 11: Cornet that knows its racks, less time', '50 %',
+     'orchestra-fig11', _racks,
+     'Other racks: uplinks at 4:1, not three in a row.'),
+    ('FB2010 by MRTF: mean, median, 95 %', '– (asked: 22.2, 0.184, 40.0 s)',
+     'facebook-trace', _facebook, '–'),
+    ('RPCA Fig. 7: broadcast over 196 hosts, below a plan that knows no rates',
+     '–', 'rpca-fig7', _rpca,
+     'Generated clouds; the medians of each pair do as well.'),
+    ('RPCA Fig. 13: cluster, below the baseline', '25 to 40 %', 'rpca-fig13',
+     _rpca, 'Links are equal in the long run, so nothing is to be gained.'),
+    ('Lies must not pay', 'not in the papers', 'liars', _lies, '–'),
+    ('Hints wrong by 50 % cost', 'not in the papers', 'wrong-hints', _wrong,
+     '–'))
+
+#: Targets: the question, the figure that answers it, and the answer.
+TARGETS: tuple[tuple[str, str, Tell], ...] = (
+    ('Test case 2, average CCT at least 15 % below strong SEBF-TA (aim 35)',
+     'virtco-case2', _saves(15.0, 'sebf-ta')),
+    ('… at least 36.5 % below the paper\'s SEBF-TA (greedy)',
+     'virtco-case2', _saves(36.5, 'sebf-ta-greedy')),
+    ('… at least 79.1 % below Baseline',
+     'virtco-case2', _saves(79.1, 'baseline')),
+    ('… never behind VirtCO as printed by more than 2.5 %',
+     'virtco-case2', _BEHIND_PRINTED),
+    ('Test case 4 likewise', 'virtco-case4', _BEHIND_PRINTED),
+    ('Test case 6 likewise', 'virtco-case6', _BEHIND_PRINTED),
+    ('Facebook trace: mean 22.2 s ± 2 %, median 0.184, p95 40.0',
+     'facebook-trace', _facebook),
+    ('… near what any schedule can reach', 'facebook-trace', _above_bound),
+    ('With sizes unknown at most 1.10 × MRTF', 'wrong-hints', _unknown),
+    ('Orchestra Table 3: 25, 33, 38 %', 'orchestra-table3', _TABLE3),
+    ('Choreo, greedy above the optimum: 13 % at the median',
+     'choreo-greedy', _greedy),
+    ('Two training jobs on a link, in order: iterations 1.6 × faster than '
+     'fair (1.5 is the most for two)', 'training-pair',
+     _each('{}: {:.2f}', training.ratio('fair', 'order'), join=', ')),
+    ('GPUs of a cluster that compute: 10 points above MRTF',
+     'training-cluster', _each('{}: {:.1f} points, {:.1f} at most', *map(
+         training.above_mrtf, ('order', 'bound')))),
+    ('The slowest training job at most 5 % beyond its bound (median of the '
+     'seeds, with the guard)', 'training-cluster',
+     _guarded('order, guarded')),
+    ('… and where virtco places the jobs, too', 'training-cluster',
+     _guarded('order, guarded, placed')),
+    ('Lies must not pay', 'liars', _lies),
+    ('Hints wrong by 50 % degrade gracefully', 'wrong-hints', _wrong))

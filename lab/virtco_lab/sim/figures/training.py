@@ -202,7 +202,15 @@ def _percent(series: str) -> samples.Cell:
     return lambda found, setting: 100 * found.mean(setting, series)
 
 
-def _ratio(series: str, other: str) -> Callable[[samples.Samples, str], float]:
+def above_mrtf(scheme: str) -> Callable[[samples.Samples, str], float]:
+    """Return the cell of the GPUs that compute beyond MRTF's, in points."""
+    return lambda found, setting: 100 * (
+        found.mean(setting, f'{scheme}, GPUs')
+        - found.mean(setting, 'mrtf, GPUs'))
+
+
+def ratio(series: str, other: str) -> Callable[[samples.Samples, str], float]:
+    """Return the cell of a series' mean over that of another one."""
     return lambda found, setting: found.mean(setting, series) / found.mean(
         setting, other)
 
@@ -212,12 +220,12 @@ FIGURES = (
         'training-pair', 'Training jobs that share one link',
         tuple(ON_A_LINK), _pair_run, samples.by_setting('jobs', (
             *((f'{scheme} s', scheme) for scheme in (*PAIR_SCHEMES, 'bound')),
-            ('fair / order', _ratio('fair', 'order')),
-            ('fair / bound', _ratio('fair', 'bound')),
+            ('fair / order', ratio('fair', 'order')),
+            ('fair / bound', ratio('fair', 'bound')),
             ('GPUs, fair %', _percent('fair, GPUs')),
             ('GPUs, order %', _percent('order, GPUs')),
             ('p95 above the mean %', lambda *at: 100 * (
-                _ratio('order, p95', 'order')(*at) - 1))), samples.bars(
+                ratio('order, p95', 'order')(*at) - 1))), samples.bars(
                     'Mean iteration', 'jobs', 's', {
                         name: name for name in (*PAIR_SCHEMES, 'bound')})),
         ('All jobs start at once, with two hosts each, on two sides of a link '

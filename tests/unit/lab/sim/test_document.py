@@ -10,7 +10,6 @@ import pytest
 from virtco_lab.sim.figures import document
 from virtco_lab.sim.figures import outcome
 from virtco_lab.sim.figures import record
-from virtco_lab.sim.figures import statements
 
 
 def told(directory, name, **values):
@@ -84,14 +83,14 @@ def test_a_wide_table_is_turned_on_its_side(tmp_path, n_columns, head):
 
 def test_a_table_of_the_testbed_is_compared_with_its_record(
         tmp_path, monkeypatch):
-    monkeypatch.setattr(statements, 'errata_rows', lambda: [])
+    monkeypatch.setattr(document, '_errata', str)
     for suffix in ('json', 'inc'):
         shutil.copy(record.DIRECTORY / f'emulated-training-2.{suffix}',
                     tmp_path)
     path = tmp_path / 'emulated-training-2.inc'
     text = path.read_text()
-    document.write(tmp_path, {}, ())
+    document.write(tmp_path, ())
     assert path.read_text() == text
-    assert document.outdated(tmp_path, {}, ()) == []
+    assert document.outdated(tmp_path, ()) == []
     path.write_text(text.replace('"order"', '"other"'))
-    assert document.outdated(tmp_path, {}, ()) == [path]
+    assert document.outdated(tmp_path, ()) == [path]

@@ -198,8 +198,7 @@ def test_a_plot_is_drawn_once_more(tmp_path):
 
 
 def test_each_table_is_its_records():
-    assert document.outdated(record.DIRECTORY, index.FIGURES,
-                             index.FIGURES) == []
+    assert document.outdated(record.DIRECTORY, index.FIGURES) == []
 
 
 def test_points_are_drawn_so_that_one_sees_through(tmp_path):
