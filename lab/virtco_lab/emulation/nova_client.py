@@ -4,6 +4,7 @@
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Sequence
 import dataclasses
 import time
 from typing import Any
@@ -40,6 +41,9 @@ class Server:
     host: str | None
     fault: str | None = None
     reservation: str | None = None
+
+
+Servers = Sequence[Server]
 
 
 class NovaError(exception.VirtcoException):

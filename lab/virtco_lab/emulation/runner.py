@@ -73,11 +73,11 @@ def run_emulated(testbed: testbed_module.Testbed,
         local_bps = workload.local_pace * scenario.goodput_bps(
             testbed.bed.link_bps)
     observer.step('waiting for the edge modules')
-    job = job_of(testbed, (
-        (coflow, servers[group.name]) for group in workload.groups
-        for coflow in group.coflows), (0.0,) * len(placed), local_bytes,
-        local_bps)
-    testbed.wait_enforced(_managed(testbed, job.flows))
+    coflows = [(coflow, servers[group.name]) for group in workload.groups
+               for coflow in group.coflows]
+    job = job_of(testbed, coflows, (0.0,) * len(coflows), local_bytes,
+                 local_bps)
+    testbed.wait_enforced(coflows)
     total_bytes = sum(flow.size_bytes for flow in job.flows)
     observer.step(f'sending {units.format_size(total_bytes)}')
     outcome, usage, busy_fraction = send(
@@ -100,7 +100,7 @@ def run_emulated(testbed: testbed_module.Testbed,
         testbed.delete(
             [s for group in servers.values() for s in group],
             lambda left: observer.count('deleting', n_vms - left, n_vms))
-        testbed.wait_enforced(set())
+        testbed.wait_enforced()
     return result
 
 
@@ -186,7 +186,7 @@ def _hints(group: scenario.Group, scheme: schemes.Scheme) -> dict[str, str]:
 
 
 def job_of(testbed: testbed_module.Testbed, coflows: collections.abc.Iterable[
-        tuple[coflow_model.Coflow, list[nova_client.Server]]],
+        tuple[coflow_model.Coflow, nova_client.Servers]],
         starts_s: tuple[float, ...], local_bytes: int | None = None,
         local_bps: float | None = None) -> traffic.Job:
     """Build the traffic of coflows; their VMs learn each other's addresses.
@@ -197,7 +197,7 @@ def job_of(testbed: testbed_module.Testbed, coflows: collections.abc.Iterable[
     flows = []
     pairs = set()
     for number, (coflow, servers) in enumerate(coflows):
-        ports = [testbed.fabric.vms[server.uuid] for server in servers]
+        ports = testbed.ports(servers)
         for flow in coflow.flows:
             src, dst = ports[flow.src], ports[flow.dst]
             local, size_bytes = src.host == dst.host, flow.size_bytes
@@ -215,21 +215,6 @@ def job_of(testbed: testbed_module.Testbed, coflows: collections.abc.Iterable[
             flows, {port.namespace: port.host
                     for port in testbed.fabric.vms.values()},
             testbed.bed.link_bps))
-
-
-def _managed(testbed: testbed_module.Testbed,
-             flows: collections.abc.Iterable[traffic.FlowSpec]
-             ) -> set[tuple[str, str, str]]:
-    """Return the flows that the edges should classify or count.
-
-    :returns: (host, source address, destination address) of each flow between
-        hosts.
-    """
-    by_namespace = {port.namespace: port
-                    for port in testbed.fabric.vms.values()}
-    return {(by_namespace[flow.src_namespace].host,
-             by_namespace[flow.src_namespace].address, flow.dst_address)
-            for flow in flows if flow.local_host is None}
 
 
 def _coflow_results(workload: scenario.Workload,

@@ -17,6 +17,7 @@ import requests
 
 from virtco import units
 from virtco.client import v1
+from virtco.model import coflow as coflow_model
 from virtco.wire import host as host_wire
 from virtco.wire import operation as operation_wire
 from virtco.wire import rate as rate_wire
@@ -273,7 +274,12 @@ class Testbed:
         self._write_ports({server.host for server in servers if server.host})
         return servers
 
-    def delete(self, servers: collections.abc.Sequence[nova_client.Server],
+    def ports(self, servers: nova_client.Servers
+              ) -> list[fabric_module.VmPort]:
+        """Return the port of each server's VM."""
+        return [self.fabric.vms[server.uuid] for server in servers]
+
+    def delete(self, servers: nova_client.Servers,
                on_count: OnCount = lambda count: None) -> None:
         """Delete servers in Nova and end their VMs.
 
@@ -295,7 +301,7 @@ class Testbed:
                 for server in cloud.boot(f'background-{host}', [host],
                                          flavor(n_slots))]
 
-    def vacate(self, servers: collections.abc.Sequence[nova_client.Server],
+    def vacate(self, servers: nova_client.Servers,
                on_count: OnCount = lambda count: None) -> None:
         """Delete the servers of :meth:`occupy`."""
         self._ask_cloud(lambda note: self._cloud.delete(servers, note),
@@ -334,12 +340,21 @@ class Testbed:
             for edge in self._edges.values():
                 edge.popen.send_signal(signal.SIGCONT)
 
-    def wait_enforced(self, pairs: set[tuple[str, str, str]]) -> None:
-        """Wait until the edges know the given flows and no others.
+    def wait_enforced(self, coflows: collections.abc.Iterable[
+            tuple[coflow_model.Coflow, nova_client.Servers]] = ()) -> None:
+        """Wait until the edges know the coflows' flows and no others.
 
-        :param pairs: (host, source address, destination address) of every
-            flow between hosts.
+        Flows inside of a host are in no table.
+
+        :param coflows: each with the server of each of its VMs.
         """
+        pairs: set[tuple[str, str, str]] = set()
+        for coflow, servers in coflows:
+            ports = self.ports(servers)
+            ends = ((ports[flow.src], ports[flow.dst])
+                    for flow in coflow.flows)
+            pairs |= {(src.host, src.address, dst.address)
+                      for src, dst in ends if src.host != dst.host}
         found: set[tuple[str, str, str]] = set()
         self._wait(lambda: self._enforced(pairs, found),
                    f'{len(pairs)} flows in the tables of all edge modules',

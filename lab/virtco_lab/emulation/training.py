@@ -25,7 +25,6 @@ from virtco.scheduling.periodic import jobs as jobs_model
 from virtco_lab.emulation import cases
 from virtco_lab.emulation import display as displays
 from virtco_lab.emulation import extent
-from virtco_lab.emulation import fabric as fabric_module
 from virtco_lab.emulation import namespaces
 from virtco_lab.emulation import scenario
 from virtco_lab.emulation import testbed as testbed_module
@@ -83,21 +82,17 @@ class Bed(testbed_module.Testbed):
         self._setting = setting
         self._size_bytes = round(setting.send_s * units.bps_to_bytes_per_s(
             scenario.goodput_bps(self.bed.link_bps)))
-        self._pairs: list[tuple[fabric_module.VmPort,
-                                fabric_module.VmPort]] = []
+        launched = []
         for name in map('job{}'.format, range(setting.n_jobs)):
-            sender, receiver = (
-                self.fabric.vms[server.uuid] for server in self.launch(
-                    name, 2, testbed_module.flavor(1), hints.encode(
-                        hints.Hint(name, coflows=(dataclasses.replace(
-                            coflow_model.Coflow.from_flows(
-                                name, 2, [(0, 1, self._size_bytes)],
-                                iterations=0),
-                            compute_s=setting.compute_s),))),
-                    hosts=('h0', 'h1')))
-            self._pairs.append((sender, receiver))
-        self.wait_enforced({('h0', sender.address, receiver.address)
-                            for sender, receiver in self._pairs})
+            coflow = dataclasses.replace(coflow_model.Coflow.from_flows(
+                name, 2, [(0, 1, self._size_bytes)], iterations=0),
+                compute_s=setting.compute_s)
+            launched.append((coflow, self.launch(
+                name, 2, testbed_module.flavor(1),
+                hints.encode(hints.Hint(name, coflows=(coflow,))),
+                hosts=('h0', 'h1'))))
+        self._pairs = [self.ports(servers) for _, servers in launched]
+        self.wait_enforced(launched)
 
     def run(self, is_in_order: bool, iterations: int, warm_up: int) -> Found:
         """Let all jobs begin to compute at once.

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
 import dataclasses
-import itertools
 import math
 import threading
 import time
@@ -30,7 +29,7 @@ _SCHEME = schemes.Scheme('hinted', 'hinted', 'spread', 'mrtf')
 #: Name of a coflow that is announced for a group that runs.
 _TOLD = 'told'
 Hosts = dict[str, tuple[str, ...]]
-Groups = Sequence[list[nova_client.Server]]
+Groups = Sequence[nova_client.Servers]
 Beside = Callable[[Sequence[Sequence[fabric.VmPort]]],
                   contextlib.AbstractContextManager[None]]
 
@@ -68,21 +67,23 @@ class Bed(testbed_module.Testbed):
         """
         self.change_settings(scheme.settings())
         groups = self._launch(coflows, claimed, hosts)
-        self.wait_enforced(self._pairs(coflows, groups, [
-            claim.at_launch() for claim in claimed]))
+        # Edges know all pairs of a coflow without sizes.
+        self.wait_enforced([
+            (one.coflow if told.is_sized else claims.unsized(one.coflow),
+             group) for one, claim, group in zip(coflows, claimed, groups)
+            if (told := claim.at_launch()) is not None])
         job = runner.job_of(self, zip(
             (one.coflow for one in coflows), groups),
             tuple(one.start_s for one in coflows))
         told_s = [0.0 if claim.late_s is None else math.inf
                   for claim in claimed]
-        ports = [[self.fabric.vms[server.uuid] for server in group]
-                 for group in groups]
         done, usage, _busy = runner.send(
             self, job, scheme, beside=self._telling(
-                coflows, claimed, groups, told_s, beside(ports)
+                coflows, claimed, groups, told_s, beside(list(
+                    map(self.ports, groups)))
                 if beside else contextlib.nullcontext()))
         self.delete([server for group in groups for server in group])
-        self.wait_enforced(set())
+        self.wait_enforced()
         return Sent({one.coflow.name: tuple(str(server.host)
                                             for server in group)
                      for one, group in zip(coflows, groups)},
@@ -151,25 +152,3 @@ class Bed(testbed_module.Testbed):
             one, coflow=dataclasses.replace(one.coflow, name=_TOLD)), claim)
         self._controller.call(coflow_bodies.ANNOUNCE, group, _TOLD,
                               told[hints.TM])
-
-    def _pairs(self, coflows: Sequence[claims.Coflow], groups: Groups,
-               told: Sequence[claims.Claim | None]
-               ) -> set[tuple[str, str, str]]:
-        """Return the pairs that the edges should know.
-
-        They are all pairs of a coflow without sizes.
-
-        :param told: claim of each coflow; None for one without any hint.
-        :returns: (host, source address, destination address).
-        """
-        pairs: set[tuple[str, str, str]] = set()
-        for one, group, claim in zip(coflows, groups, told):
-            if claim is None:
-                continue
-            vms = [self.fabric.vms[server.uuid] for server in group]
-            ends = ([(flow.src, flow.dst) for flow in one.coflow.flows]
-                    if claim.is_sized
-                    else itertools.permutations(range(len(vms)), 2))
-            pairs |= {(vms[src].host, vms[src].address, vms[dst].address)
-                      for src, dst in ends if vms[src].host != vms[dst].host}
-        return pairs

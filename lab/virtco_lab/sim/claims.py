@@ -74,10 +74,10 @@ def sent(one: Coflow, claim: Claim, hosts: Sequence[str], told_s: float
     """Return a coflow as it is and as the controller is told of it."""
     return controlled.Sent(
         one.coflow, one.coflow.scaled(claim.factor) if claim.is_sized
-        else _unsized(one.coflow), tuple(hosts), one.start_s, told_s)
+        else unsized(one.coflow), tuple(hosts), one.start_s, told_s)
 
 
-def _unsized(coflow: coflow_model.Coflow) -> coflow_model.Coflow:
+def unsized(coflow: coflow_model.Coflow) -> coflow_model.Coflow:
     """Return the coflow that the controller assumes without sizes.
 
     Every pair of VMs sends the first guess of its pilots.

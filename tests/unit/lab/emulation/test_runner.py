@@ -69,8 +69,13 @@ class Bed:
                 f'10.0.0.{n}')
         return servers
 
-    def wait_enforced(self, pairs):
-        self.story.append(('enforced', sorted(pairs)))
+    def ports(self, servers):
+        return [self.fabric.vms[server.uuid] for server in servers]
+
+    def wait_enforced(self, coflows=()):
+        self.story.append(('enforced', [
+            (coflow.name, [server.uuid for server in servers])
+            for coflow, servers in coflows]))
 
     @contextlib.contextmanager
     def without_enforcement(self):
@@ -152,7 +157,9 @@ def test_groups_are_placed_sent_and_taken_away(run):
         ('a-s', 2, 'slot1', 'a-s'), ('b-s', 4, 'slot2', 'b-s'),
         ('introduce', [('a-s-0', 'a-s-1'), ('b-s-0', 'b-s-2'),
                        ('b-s-1', 'b-s-3')]),
-        ('enforced', [('h0', '10.0.0.0', '10.0.0.1')]),
+        ('enforced', [
+            ('a1', ['a-s-0', 'a-s-1']),
+            ('b1', ['b-s-0', 'b-s-1', 'b-s-2', 'b-s-3'])]),
         ('delete', ['a-s-0', 'a-s-1', 'b-s-0', 'b-s-1', 'b-s-2', 'b-s-3']),
         ('enforced', [])]
 

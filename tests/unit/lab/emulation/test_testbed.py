@@ -8,7 +8,9 @@ import types
 import pytest
 import requests
 
+from virtco.model import coflow as coflow_model
 from virtco.wire import host as host_wire
+from virtco_lab.emulation import fabric as fabric_module
 from virtco_lab.emulation import results
 from virtco_lab.emulation import testbed as testbed_module
 
@@ -389,10 +391,12 @@ def test_edges_stand_still_without_enforcement(bed):
 
 
 @pytest.mark.parametrize(('generation', 'wanted', 'is_enforced'), [
-    (3, {('h0', 'a', 'b'), ('h1', 'b', 'a')}, True),
-    (3, {('h0', 'a', 'b')}, False),
-    (3, {('h0', 'a', 'b'), ('h1', 'b', 'a'), ('h1', 'c', 'a')}, False),
-    (2, {('h0', 'a', 'b'), ('h1', 'b', 'a')}, False)])
+    (3, [(0, 1), (1, 0)], True),
+    # Flows inside of a host are in no table.
+    (3, [(0, 1), (1, 0), (1, 2)], True),
+    (3, [(0, 1)], False),
+    (3, [(0, 1), (1, 0), (2, 0)], False),
+    (2, [(0, 1), (1, 0)], False)])
 def test_flows_are_enforced_once_all_edges_know_them_and_no_others(
         bed, generation, wanted, is_enforced):
     found = bed.up()
@@ -401,6 +405,12 @@ def test_flows_are_enforced_once_all_edges_know_them_and_no_others(
         host: types.SimpleNamespace(generation=3, flows=[
             types.SimpleNamespace(src_ip=src, dst_ip=dst)])
         for host, src, dst in (('h0', 'a', 'b'), ('h1', 'b', 'a'))}
+    found.fabric.vms = {vm: fabric_module.VmPort(vm, host, '', '', '', vm)
+                        for vm, host in (('a', 'h0'), ('b', 'h1'),
+                                         ('c', 'h1'))}
+    wanted = [(coflow_model.Coflow.from_flows('c', 3, [
+        (*ends, 1.0) for ends in wanted]), [
+            types.SimpleNamespace(uuid=vm) for vm in 'abc'])]
     if is_enforced:
         found.wait_enforced(wanted)
         assert ('2 flows in the tables of all edge modules', 'controller',

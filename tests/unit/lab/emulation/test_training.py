@@ -56,8 +56,9 @@ def _bed(monkeypatch):
     bed._cloud, bed.fabric, bed.inside = (
         Cloud(), Fabric(), lambda call, *_: call())
     bed._write_ports = lambda hosts: made.story.append(sorted(hosts))
-    bed.wait_enforced, bed.without_enforcement = (
-        made.story.append, without_enforcement)
+    bed._planner, bed.without_enforcement = None, without_enforcement
+    bed._wait = lambda condition, *_: condition()
+    bed._enforced = lambda pairs, known: made.story.append(pairs)
     bed.launch_jobs(training.Setting(2, 0.02, 0.5))
     return made
 

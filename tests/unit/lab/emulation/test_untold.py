@@ -85,7 +85,9 @@ def _bed(monkeypatch, tmp_path):
     found.inside = lambda function, *_: function()
     found._nova = None
     found.change_settings = story.append
-    found.wait_enforced = lambda pairs: story.append(
+    found._planner = None
+    found._wait = lambda condition, *_: condition()
+    found._enforced = lambda pairs, known: story.append(
         ('enforced', sorted(pairs)))
     found.delete = lambda servers: story.append(
         ('delete', [one.uuid for one in servers]))
@@ -256,7 +258,7 @@ def test_coflows_and_claims_are_drawn_as_ever():
 
 
 def test_a_hint_without_sizes_is_guessed_for_all_pairs():
-    found = claims._unsized(COFLOWS[1].coflow)
+    found = claims.unsized(COFLOWS[1].coflow)
     assert found.is_estimated and found.iterations == 0
     assert {(flow.src, flow.dst) for flow in found.flows} == {
         (src, dst) for src in range(3) for dst in range(3) if src != dst}
