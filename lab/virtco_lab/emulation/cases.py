@@ -50,6 +50,11 @@ class Scale:
     rate_bps: float
 
     @property
+    def identity(self) -> tuple[int, float]:
+        """Part of a run's key in a book."""
+        return self.n_hosts, self.rate_bps
+
+    @property
     def is_paper(self) -> bool:
         """Whether there are at least as many hypervisors as in the paper."""
         return self.n_hosts >= paper.N_HOSTS

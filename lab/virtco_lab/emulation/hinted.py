@@ -15,10 +15,7 @@ from collections.abc import Sequence
 import dataclasses
 import functools
 import math
-import pathlib
 import statistics
-
-import msgspec
 
 from virtco import units
 from virtco_lab.emulation import cases
@@ -40,6 +37,7 @@ _TIMING = controlled.Timing()
 class Run:
     """Result of one workload with one kind of hints.
 
+    :ivar rate_bps: rate of each uplink.
     :ivar ccts_s: measured CCT of each coflow.
     :ivar expected_s: simulated CCT of each coflow.
     :ivar told_s: time at which the controller knew of each; None: never.
@@ -47,6 +45,8 @@ class Run:
 
     setting: str
     seed: int
+    n_hosts: int
+    rate_bps: float
     hosts: untold.Hosts
     ccts_s: tuple[float, ...]
     expected_s: tuple[float, ...]
@@ -60,6 +60,11 @@ class Run:
         return f'{self.setting}, seed {self.seed}'
 
     @property
+    def identity(self) -> measure.Identity:
+        """Key in a book: setting, seed, number of hosts, uplink rate."""
+        return self.setting, self.seed, self.n_hosts, self.rate_bps
+
+    @property
     def off(self) -> float:
         """Relative difference of the measured mean CCT from the simulated."""
         return statistics.fmean(self.ccts_s) / statistics.fmean(
@@ -70,42 +75,40 @@ def run(settings: Sequence[str], options: extent.Options,
         display: Display) -> dict[tuple[str, int], Run]:
     """Run the cells that are not in the directory yet.
 
-    "exact" comes first: the others need its hosts.
+    "exact" comes first: the others need its hosts. Measured runs of before are
+    simulated again.
     """
-    path = options.directory / 'hinted.jsonl'
-    found = {(one.setting, one.seed): one
-             for one in _read(path, options.scale)}
+    scale = options.scale
+    book = measure.Book(options.directory / 'hinted.jsonl', Run)
+    book.update({key: _simulated(one) for key, one in book.items()})
     settings = sorted(settings, key=lambda setting: setting != 'exact')
     todo = [(seed, setting) for seed in options.seeds for setting in settings
-            if (setting, seed) not in found]
+            if (setting, seed, *scale.identity) not in book]
     if todo:
         logs = options.directory / 'logs' / 'hinted'
-        with untold.Bed(cases.bed(options.scale, logs), display.say) as bed:
+        with untold.Bed(cases.bed(scale, logs), display.say) as bed:
             bed.wait_measured()
             for seed, setting in todo:
-                exact = found.get(('exact', seed))
+                exact = book.get(('exact', seed, *scale.identity))
                 made = measure.repeat(functools.partial(
-                    _once, bed, setting, seed, options.scale,
+                    _once, bed, setting, seed, scale,
                     exact.hosts if exact is not None else None))
-                found[setting, seed] = made
-                measure.add_line(path, made)
+                book.add(made)
                 display.say(
                     f'seed {seed}, {setting}: mean CCT '
                     f'{statistics.fmean(made.ccts_s):.2f} s, simulated '
                     f'{statistics.fmean(made.expected_s):.2f} s '
                     f'({made.off:+.1%}, waited {made.waited:.1%}, try '
                     f'{made.tries})')
-    return {(setting, seed): found[setting, seed] for setting in settings
-            for seed in options.seeds}
+    return {(setting, seed): book[setting, seed, *scale.identity]
+            for setting in settings for seed in options.seeds}
 
 
-def _read(path: pathlib.Path, scale: cases.Scale) -> list[Run]:
-    """Read the measured runs of a file, and simulate each again."""
-    return [dataclasses.replace(run, expected_s=_expected(
+def _simulated(run: Run) -> Run:
+    return dataclasses.replace(run, expected_s=_expected(
         run.setting, run.seed, run.hosts,
-        [math.inf if at_s is None else at_s for at_s in run.told_s], scale))
-        for run in (msgspec.convert(row, Run)
-                    for row in measure.read_lines(path))]
+        [math.inf if at_s is None else at_s for at_s in run.told_s],
+        cases.Scale(run.n_hosts, run.rate_bps)))
 
 
 def _expected(setting: str, seed: int, hosts: Mapping[str, Sequence[str]],
@@ -120,9 +123,10 @@ def _once(bed: untold.Bed, setting: str, seed: int, scale: cases.Scale,
           hosts: untold.Hosts | None) -> Run:
     coflows = misled.workload(seed, scale)
     sent = bed.send(coflows, misled.of_setting(setting, seed, coflows), hosts)
-    return Run(setting, seed, sent.hosts, sent.ccts_s, _expected(
-        setting, seed, sent.hosts, sent.told_s, scale), tuple(
-            at_s if at_s < math.inf else None for at_s in sent.told_s),
+    return Run(
+        setting, seed, *scale.identity, sent.hosts, sent.ccts_s,
+        _expected(setting, seed, sent.hosts, sent.told_s, scale),
+        tuple(at_s if at_s < math.inf else None for at_s in sent.told_s),
         sent.usage.waited, sum(sent.usage.ran.values()))
 
 

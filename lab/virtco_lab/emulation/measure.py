@@ -10,16 +10,15 @@ may share one directory.
 """
 
 from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
 import dataclasses
 import functools
 import itertools
-import json
 import pathlib
-import typing
+from typing import Any
+from typing import Protocol
+from typing import TypeVar
 
 import msgspec
 
@@ -52,7 +51,9 @@ RANDOM = 'random'
 _LOCAL_BYTES = 2 ** 20
 _DIGITS = 5
 
-T = typing.TypeVar('T')
+#: Fields that tell a run from all others.
+Identity = tuple[str | float, ...]
+T = TypeVar('T')
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -104,55 +105,55 @@ class Run:
         return self.measured_s / self.expected_s - 1
 
     @property
-    def identity(self) -> tuple[str, str, int, int, float]:
+    def identity(self) -> Identity:
         """Key in a book: cell, scheme, seed, number of hosts, uplink rate."""
         return self.key, self.scheme, self.seed, self.n_hosts, self.rate_bps
 
 
-class Book:
-    """The runs in a directory."""
+class Kept(Protocol):
+    """A run that a book keeps, a data class."""
 
-    def __init__(self, directory: pathlib.Path):
-        self._path = directory / 'runs.jsonl'
-        self._runs = {run.identity: run for run in (
-            msgspec.convert(row, Run) for row in read_lines(self._path))}
-
-    def add(self, run: Run) -> None:
-        self._runs[run.identity] = run
-        add_line(self._path, run)
-
-    def get(self, cell: cases.Cell, scheme: str, seed: int,
-            scale: cases.Scale) -> Run | None:
-        return self._runs.get((cell.key, scheme, seed, scale.n_hosts,
-                               scale.rate_bps))
-
-    def of(self, cell: cases.Cell, scheme: str, seeds: Iterable[int],
-           scale: cases.Scale) -> list[Run]:
-        """Return the runs of a cell that exist, in the order of seeds."""
-        found = (self.get(cell, scheme, seed, scale) for seed in seeds)
-        return [run for run in found if run is not None]
+    @property
+    def identity(self) -> Identity:
+        """Key in a book, which tells a run from all others."""
 
 
-def read_lines(path: pathlib.Path) -> Iterator[dict[str, typing.Any]]:
-    """Yield the runs of a file, as :func:`add_line` writes them."""
-    if path.exists():
-        for line in path.read_text().splitlines():
+K = TypeVar('K', bound=Kept)
+
+
+class Book(dict[Identity, K]):
+    """The runs of a file by their identities, a line of JSON for each.
+
+    :param kind: class of the runs.
+    """
+
+    def __init__(self, path: pathlib.Path, kind: type[K]):
+        self._path = path
+        for line in path.read_text().splitlines() if path.exists() else ():
             # A process that was killed wrote a part of a line.
-            with contextlib.suppress(json.JSONDecodeError):
-                yield json.loads(line)
+            with contextlib.suppress(msgspec.DecodeError):
+                found = msgspec.json.decode(line, type=kind)
+                self[found.identity] = found
 
-
-def add_line(path: pathlib.Path, run: typing.Any) -> None:
-    """Append a run, a data class, to a file."""
-    with path.open('a') as file:
-        file.write(f'\n{json.dumps(dataclasses.asdict(run))}\n')
+    def add(self, run: K) -> None:
+        """Keep a run, also in the file."""
+        self[run.identity] = run
+        with self._path.open('ab') as file:
+            file.write(b'\n%b\n' % msgspec.json.encode(run))
 
 
 def run(wanted: Sequence[cases.Cell], seeds: Sequence[int],
         scale: cases.Scale, directory: pathlib.Path, display: Display
-        ) -> Book:
-    """Run the cells that are not in the directory's book yet."""
-    book = Book(directory)
+        ) -> dict[tuple[cases.Cell, str], list[Run]]:
+    """Run the cells that are not in the directory's book yet.
+
+    :returns: the run of each seed, by cell and scheme.
+    """
+    book = Book(directory / 'runs.jsonl', Run)
+
+    def identity(cell: cases.Cell, name: str, seed: int) -> Identity:
+        return cell.key, name, seed, *scale.identity
+
     for seed in seeds:
         for cell in wanted:
             cases.check_room(cell, scale, seed)
@@ -162,7 +163,7 @@ def run(wanted: Sequence[cases.Cell], seeds: Sequence[int],
         todo = [(seed, cell, name) for seed in some for cell in wanted
                 if cell.background == background
                 for name in schemes_of(cell.case)
-                if book.get(cell, name, seed, scale) is None]
+                if identity(cell, name, seed) not in book]
         if not todo:
             continue
         logs = directory / 'logs' / f'{some[0]}-{int(background)}'
@@ -174,12 +175,13 @@ def run(wanted: Sequence[cases.Cell], seeds: Sequence[int],
                     todo, lambda row: row[:2]):
                 _run_cell(testbed, cell, [name for *_, name in rows], seed,
                           scale, book, display)
-    return book
+    return {(cell, name): [book[identity(cell, name, seed)] for seed in seeds]
+            for cell in wanted for name in schemes_of(cell.case)}
 
 
 def _run_cell(testbed: testbed_module.Testbed, cell: cases.Cell,
               names: Sequence[str], seed: int, scale: cases.Scale,
-              book: Book, display: Display) -> None:
+              book: Book[Run], display: Display) -> None:
     free, its_groups = cases.prepare(cell, scale, seed)
     background = testbed.occupy({
         host.name: scale.slots - round(host.free[0]) for host in free})
@@ -204,7 +206,7 @@ def repeat(once: Callable[[], T]) -> T:
 
     :param once: makes a run with the fields ``waited`` and ``tries``.
     """
-    tried: list[typing.Any] = []
+    tried: list[Any] = []
     while not tried or (tried[-1].waited > MOST_WAITED
                         and len(tried) < MOST_TRIES):
         tried.append(once())

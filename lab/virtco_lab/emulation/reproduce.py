@@ -43,11 +43,8 @@ _PAPER_CPU = 0.02
 
 def _runs(case: str, options: extent.Options, display: Display
           ) -> dict[tuple[cases.Cell, str], list[measure.Run]]:
-    wanted = options.cells(case)
-    book = measure.run(wanted, options.seeds, options.scale,
+    return measure.run(options.cells(case), options.seeds, options.scale,
                        options.directory, display)
-    return {(cell, name): book.of(cell, name, options.seeds, options.scale)
-            for cell in wanted for name in measure.schemes_of(cell.case)}
 
 
 def case(name: str, options: extent.Options, display: Display

@@ -122,7 +122,7 @@ def test_a_figure_is_drawn_as_ever(name, is_short, monkeypatch, tmp_path):
     """Of runs that the test makes up."""
     def run(settings, options, display):
         return {(setting, seed): hinted.Run(
-            setting, seed, {}, tuple(
+            setting, seed, 8, 20e6, {}, tuple(
                 (1 + place / 3) * (1.0234 + i / 10 + seed / 5)
                 for i in range(misled.N_COFLOWS)),
             tuple((1 + place / 3) * (1 + i / 10)
@@ -141,7 +141,8 @@ def test_a_figure_is_drawn_as_ever(name, is_short, monkeypatch, tmp_path):
 
 def test_runs_are_as_far_off_as_their_means_are():
     def run(measured_s):
-        return hinted.Run('exact', 0, {}, measured_s, (1.0, 3.0), (), 0, 0)
+        return hinted.Run('exact', 0, 8, 20e6, {}, measured_s, (1.0, 3.0),
+                          (), 0, 0)
 
     assert run((2.0, 3.0)).off == pytest.approx(0.25)
     assert run((2.0, 3.0)).tries == 1
@@ -164,7 +165,7 @@ def test_what_is_on_disk_is_read_beside_what_is_simulated_today(
     assert '(+50.0%, waited 0.0%, try 1)' in said[0]
     lines = list(filter(None, (
         tmp_path / 'hinted.jsonl').read_text().splitlines()))
-    assert len(lines) == 2 and '"told_s": [0.0' in lines[0]
+    assert len(lines) == 2 and '"told_s":[0.0' in lines[0]
     again = hinted.run(('exact', 'never'), options, display)
     assert again == {key: first[key] for key in (('exact', 0), ('never', 0))}
     assert list(again) == [('exact', 0), ('never', 0)]
@@ -174,14 +175,25 @@ def test_what_is_on_disk_is_read_beside_what_is_simulated_today(
     assert len(bed.sent) == 3
 
 
+@pytest.mark.parametrize('other', [{'rate_bps': 30e6}, {'n_hosts': 9}])
+def test_runs_of_another_testbed_are_made_anew(bed, tmp_path, other):
+    first = hinted.run(('exact',), _options(tmp_path), _Display())
+    found = hinted.run(('exact',), _options(tmp_path, **other), _Display())
+    assert len(bed.sent) == 4
+    assert found['exact', 0].identity != first['exact', 0].identity
+    # Those of both stay in the directory.
+    assert hinted.run(('exact',), _options(tmp_path), _Display()) == first
+    assert len(bed.sent) == 4
+
+
 def test_a_run_that_waited_too_long_each_time_counts_with_the_least():
     waits = iter((0.9, 0.3, 0.5, 0.0))
     found = hinted.measure.repeat(lambda: hinted.Run(
-        'exact', 0, {}, (1.0,), (1.0,), (), next(waits), 0))
+        'exact', 0, 8, 20e6, {}, (1.0,), (1.0,), (), next(waits), 0))
     assert (found.waited, found.tries) == (0.3, 3)
     waits = iter((hinted.measure.MOST_WAITED, 0.0))
     found = hinted.measure.repeat(lambda: hinted.Run(
-        'exact', 0, {}, (1.0,), (1.0,), (), next(waits), 0))
+        'exact', 0, 8, 20e6, {}, (1.0,), (1.0,), (), next(waits), 0))
     assert found.tries == 1
 
 

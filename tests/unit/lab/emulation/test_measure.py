@@ -34,22 +34,33 @@ def test_a_run_is_off_by_its_measured_mean():
 
 
 def test_runs_are_found_again_in_their_directory(tmp_path):
-    book = measure.Book(tmp_path)
+    path = tmp_path / 'runs.jsonl'
+    book = measure.Book(path, measure.Run)
     made = [_run(timeline=((1, 2), (3, 4)), bin_s=0.1, tries=2),
             _run(seed=3), _run(scheme='baseline')]
     for run in made:
         book.add(run)
-    for known in (book, measure.Book(tmp_path)):
-        assert known.of(CELL, 'virtco', (0, 1, 3), SCALE) == made[:2]
-        assert known.get(CELL, 'baseline', 0, SCALE) == made[2]
-        for other in (cases.Scale(9, 20e6), cases.Scale(8, 21e6)):
-            assert known.get(CELL, 'virtco', 0, other) is None
-        assert known.get(dataclasses.replace(CELL, setting='2'), 'virtco', 0,
-                         SCALE) is None
+    for known in (book, measure.Book(path, measure.Run)):
+        assert known == {(CELL.key, name, seed, 8, 20e6): run for (
+            name, seed), run in zip((('virtco', 0), ('virtco', 3),
+                                     ('baseline', 0)), made)}
     # The newer one counts.
     book.add(_run(measured_s=9.0))
-    assert measure.Book(tmp_path).get(CELL, 'virtco', 0,
-                                      SCALE).measured_s == 9.0
+    assert measure.Book(path, measure.Run)[
+        _run().identity].measured_s == 9.0
+
+
+@pytest.mark.parametrize('change', [
+    {'key': 'another'}, {'scheme': 'baseline'}, {'seed': 1}, {'n_hosts': 9},
+    {'rate_bps': 21e6}])
+def test_runs_are_told_from_each_other(change):
+    assert _run(**change).identity != _run().identity
+
+
+def test_lines_that_are_no_runs_of_today_are_left_out(tmp_path):
+    path = tmp_path / 'runs.jsonl'
+    path.write_text('{"key": "of an older version"}\n')
+    assert measure.Book(path, measure.Run) == {}
 
 
 @pytest.fixture(name='world')
@@ -80,7 +91,7 @@ def test_a_testbed_serves_all_seeds_without_background(world, tmp_path):
     quiet = dataclasses.replace(CELL, background=False)
     said = []
     display = types.SimpleNamespace(say=said.append)
-    book = measure.run([quiet, CELL], (0, 3), SCALE, tmp_path, display)
+    found = measure.run([quiet, CELL], (0, 3), SCALE, tmp_path, display)
     ups = [line[0] for line in world.story
            if isinstance(line, tuple) and len(line) == 2]
     assert ups == ['up 0-0', 'up 0-1', 'up 3-1']
@@ -97,7 +108,7 @@ def test_a_testbed_serves_all_seeds_without_background(world, tmp_path):
     # Slots that the cell does not leave free are taken.
     free, _groups = cases.prepare(CELL, SCALE, 3)
     assert world.story[-5] == 6 * 8 - sum(host.free[0] for host in free)
-    assert len(book.of(CELL, 'virtco', (0, 3), SCALE)) == 2
+    assert [run.seed for run in found[CELL, 'virtco']] == [0, 3]
     world.story.clear()
     measure.run([quiet, CELL], (0, 3), SCALE, tmp_path, display)
     assert not world.story
@@ -106,9 +117,9 @@ def test_a_testbed_serves_all_seeds_without_background(world, tmp_path):
 def test_a_run_that_waited_a_quarter_counts(world, tmp_path):
     world.waited = iter((0.25, 0.26, 0.3, 0.29, 0.0))
     display = types.SimpleNamespace(say=lambda text: None)
-    book = measure.run([CELL], (0,), SCALE, tmp_path, display)
+    found = measure.run([CELL], (0,), SCALE, tmp_path, display)
     assert [(run.tries, run.waited) for name in measure.SCHEMES
-            for run in book.of(CELL, name, (0,), SCALE)] == [
+            for run in found[CELL, name]] == [
                 (1, 0.25), (3, 0.26), (1, 0.0)]
 
 

@@ -134,19 +134,17 @@ def test_a_table_tells_the_distance_and_is_recorded(bench, tmp_path):
         tmp_path / 'emulated-virtco-case2.inc').read_text()
 
 
-class _Book:
-    """Runs that the test makes up, for any cell."""
-
-    def of(self, cell, name, seeds, scale):
-        place = ('baseline', 'sebf-ta', 'virtco', 'fs-ta', 'sebf-r',
-                 'virtco-tcp').index(name) % 3
-        return [measure.Run(
-            cell.key, name, seed, scale.n_hosts, scale.rate_bps,
-            9.0 - 2 * place + seed / 10, 8.5 - 2 * place,
-            (8.5 - 2 * place) * (1.04 + seed * (-1) ** place / 20),
-            tuple((f'c{i}', 1.0, 2.0) for i in range(3)), 0.1,
-            6.0 * (1 + place) + seed, 0.1 * (seed + place), 0.5 + seed / 10,
-            (0.01 * (1 + place), 0.03), 7, 1 + place % 2) for seed in seeds]
+def _runs(cell, name, seeds, scale):
+    """Make up runs of any cell."""
+    place = ('baseline', 'sebf-ta', 'virtco', 'fs-ta', 'sebf-r',
+             'virtco-tcp').index(name) % 3
+    return [measure.Run(
+        cell.key, name, seed, scale.n_hosts, scale.rate_bps,
+        9.0 - 2 * place + seed / 10, 8.5 - 2 * place,
+        (8.5 - 2 * place) * (1.04 + seed * (-1) ** place / 20),
+        tuple((f'c{i}', 1.0, 2.0) for i in range(3)), 0.1,
+        6.0 * (1 + place) + seed, 0.1 * (seed + place), 0.5 + seed / 10,
+        (0.01 * (1 + place), 0.03), 7, 1 + place % 2) for seed in seeds]
 
 
 @pytest.mark.parametrize(('name', 'is_short'), [
@@ -157,7 +155,8 @@ def test_a_figure_is_drawn_as_ever(name, is_short, monkeypatch, tmp_path):
     def run(wanted, seeds, scale, directory, display):
         asked.append(f'{[cell.key for cell in wanted]} {seeds} {scale}')
         assert directory == tmp_path
-        return _Book()
+        return {(cell, name): _runs(cell, name, seeds, scale)
+                for cell in wanted for name in measure.schemes_of(cell.case)}
 
     monkeypatch.setattr(measure, 'run', run)
     found = reproduce.FIGURES[name](_options(
@@ -175,7 +174,7 @@ def test_runs_may_be_a_tenth_off_in_the_mean_and_a_fifth_at_most(off,
     cell = cases.Cell('virtco-case6', '1', 'medium', True)
     runs = [dataclasses.replace(run, expected_s=1.0, measured_s=1.0 + off)
             for name in measure.SCHEMES
-            for run in _Book().of(cell, name, (0,), FEW)]
+            for run in _runs(cell, name, (0,), FEW)]
     # What a float makes of 1.1 is no tenth more.
     with pytest.MonkeyPatch.context() as patched:
         for name in ('MEAN_TOLERANCE', 'WORST_TOLERANCE'):
@@ -214,19 +213,16 @@ def test_a_disturbed_run_is_repeated_whatever_it_measured(bench, tmp_path):
     shown = reproduce.FIGURES['virtco-case6'](_options(tmp_path), _Display())
     assert any(f'2 of {len(bench.runs) - 3} were, 1 stayed above.' in note
                for note in shown.notes)
-    book = measure.Book(tmp_path)
-    cell, = _options(tmp_path).cells('virtco-case6')
-    assert [(run.tries, run.waited) for name in measure.SCHEMES
-            for run in book.of(cell, name, (0,), FEW)] == [
+    book = measure.Book(tmp_path / 'runs.jsonl', measure.Run)
+    assert [(run.tries, run.waited) for run in book.values()] == [
                 (2, 0.25), (1, 0.0), (3, 0.5)]
 
 
 def test_what_is_too_far_off_is_a_claim_unmet(bench, tmp_path):
     bench.off = 1.3
     cell = cases.Cell('virtco-case2', '', 'medium', False)
-    measure.run([cell], (0,), FEW, tmp_path, _Display())
-    runs = [run for name in measure.ALL_SCHEMES for run in
-            measure.Book(tmp_path).of(cell, name, (0,), FEW)]
+    runs = [run for its in measure.run(
+        [cell], (0,), FEW, tmp_path, _Display()).values() for run in its]
     unmet = reproduce._unmet(runs)
     assert len(unmet) == 2 * len(measure.ALL_SCHEMES)
     assert 'seed 0: +30.0% off' in unmet[0]
