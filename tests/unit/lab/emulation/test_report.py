@@ -253,9 +253,11 @@ def test_unwritable_report_directory_stops_before_any_work(
     file.write_text('')
     for command, option in ((['demo', '--simulate'], '--report-dir'),
                             (['reproduce', 'virtco-case1'], '--output')):
-        assert emulate.main([*command, option, str(file / 'report')]) == 1
+        with pytest.raises(SystemExit) as caught:
+            emulate.main([*command, option, str(file / 'report')])
+        assert caught.value.code == 2
         error = capsys.readouterr().err
-        assert error.startswith(f'virtco-emulate: {option}: ')
+        assert f'argument {option}: cannot write to {file}' in error
         assert error.count('\n') == 1
 
 
