@@ -21,7 +21,6 @@ import dataclasses
 import json
 import random
 
-import msgspec
 import numpy as np
 from numpy import typing as npt
 
@@ -118,7 +117,7 @@ def run(truth: tree.Plane, link_bps: float
     """What a discovery cost, and how near it came."""
     with hosts_only.cloud(truth, link_bps) as cloud:
         result = cloud.check(purpose='discover')
-    planes = plain.load({'planes': msgspec.to_builtins(result.planes)}).planes
+    planes = plain.load(result.planes).planes
     cost = {name: getattr(result, name) for name in (
         'state', 'seconds', 'n_rounds_done', 'n_failed', 'sent_bytes')}
     return cost, compare(truth, planes[0] if planes else None)

@@ -73,7 +73,7 @@ def run(n_trials: int, n_healthy: int, seed: int = 0
     hosts = sorted(truth.hosts())
     with hosts_only.cloud(truth, LINK_BPS, debug=True) as cloud:
         cloud.ask(topology_wire.IMPORT,
-                  plain.dump(tree.Topology((truth,)))['planes'])
+                  plain.dump(tree.Topology((truth,))))
         time.sleep(2.0)  # until the controller's tree is the new one
         healthy = []
         for _ in range(n_healthy):

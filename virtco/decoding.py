@@ -77,7 +77,8 @@ class Decoder(Generic[_T]):
 
         :param strict: refuse text where it stands for another type, as it does
             in parameters of a path or query.
-        :raises virtco.exception.Invalid: naming field, value and limit.
+        :raises virtco.exception.Invalid: naming field, value and limit; its
+            keyword ``path`` has the keys and indices of the field.
         """
         try:
             found: _T = msgspec.convert(value, self._kind, strict=strict)
@@ -108,17 +109,18 @@ class Decoder(Generic[_T]):
             steps.append(missing.group(1))
             shown, limit = None, 'a value'
         elif unknown := _UNKNOWN.fullmatch(what):
+            limit = 'one of ' + ', '.join(self._fields(steps))
             steps.append(unknown.group(1))
             shown = json.dumps(found[unknown.group(1)])
-            limit = 'no field of this name'
         else:
             shown = json.dumps(found)
             limit = (_limit(what) or ' or '.join(self._choices(steps))
                      or f'a valid value ({exception.bounded(what)})')
         field = ''.join(f'[{step}]' if isinstance(step, int) else f'.{step}'
                         for step in steps).lstrip('.')
-        raise exception.Invalid(field=field or self._named,
-                                value=shown, limit=limit) from None
+        raise exception.Invalid(
+            field=field or self._named, value=shown, limit=limit,
+            path=tuple(steps)) from None
 
     def _key(self, whole: Any, entries: dict[str, Any], error: str) -> str:
         """Search the entry of an object that msgspec refuses without its key.
@@ -145,24 +147,33 @@ class Decoder(Generic[_T]):
 
     def _choices(self, steps: list[str | int]) -> Iterator[str]:
         """Yield the values that a field with a list of them may have."""
+        for node in self._nodes(steps):
+            if 'enum' in node:
+                yield 'one of ' + ', '.join(map(str, node['enum']))
+        for node in self._nodes(steps[:-1]) if steps else ():
+            if 'discriminator' in node:
+                yield 'one of ' + ', '.join(node['discriminator']['mapping'])
+
+    def _fields(self, steps: list[str | int]) -> list[str]:
+        """List the fields that an object may have."""
+        return [name for node in self._nodes(steps)
+                for name in node.get('properties', ())]
+
+    def _nodes(self, steps: list[str | int]) -> list[dict[str, Any]]:
+        """Find the schemas of a field, its alternatives among them."""
         nodes = [self._schema]
-        for step in [*steps, None]:
+        for step in steps:
             below = []
             for node in self._options(nodes):
-                if step is None:
-                    if 'enum' in node:
-                        yield 'one of ' + ', '.join(map(str, node['enum']))
-                elif isinstance(step, int):
+                if isinstance(step, int):
                     below += [*node.get('prefixItems', ())[step:step + 1],
                               *([node['items']] if node.get('items') else ())]
                 elif step in node.get('properties', {}):
                     below.append(node['properties'][step])
                 elif isinstance(node.get('additionalProperties'), dict):
                     below.append(node['additionalProperties'])
-                elif 'discriminator' in node:
-                    yield 'one of ' + ', '.join(
-                        node['discriminator']['mapping'])
             nodes = below
+        return list(self._options(nodes))
 
     def _options(self, nodes: list[dict[str, Any]]
                  ) -> Iterator[dict[str, Any]]:

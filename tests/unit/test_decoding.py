@@ -92,7 +92,8 @@ def test_what_is_right_is_decoded():
     (b'{"number": 3, "names": ["a", "abcd"]}',
      ('names[1]', '"abcd"', 'at most 3 characters')),
     (b'{"number": 3, "kind": "z"}', ('kind', '"z"', 'one of x, y')),
-    (b'{"number": 3, "age": 7}', ('age', '7', 'no field of this name')),
+    (b'{"number": 3, "age": 7}',
+     ('age', '7', 'one of number, names, kind, inner')),
     (b'[]', ('body', '[]', 'an object'))])
 def test_what_is_wrong_is_told(raw, told):
     assert refused(SMALL, raw) == told
@@ -128,7 +129,8 @@ def test_texts_of_a_query_are_read_as_numbers():
         with pytest.raises(exception.Invalid) as caught:
             SMALL.convert({'number': text}, strict=False)
         assert caught.value.kwargs == {
-            'field': 'number', 'value': f'"{text}"', 'limit': limit}
+            'field': 'number', 'value': f'"{text}"', 'limit': limit,
+            'path': ('number',)}
     with pytest.raises(exception.Invalid, match='more than 0'):
         WIDE.convert({'weight': 'nan'}, strict=False)
 

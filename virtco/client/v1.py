@@ -66,7 +66,7 @@ def arrange(operation: wire.Operation[Any], args: Iterable[Any],
         str(query.pop(found.group(1))), safe=''), operation.path)
     body = None
     if operation.body is not None:
-        body = {name: query.pop(name)
+        body = {name: msgspec.to_builtins(query.pop(name))
                 for name in operation.body.__struct_fields__
                 if name in query}
     return path, body, query

@@ -29,7 +29,6 @@ from virtco.state import live_state
 from virtco.topology.formats import plain
 from virtco.wire import check as wire
 from virtco.wire import reports
-from virtco.wire import topology
 
 LOG = logging.getLogger(__name__)
 
@@ -199,8 +198,7 @@ class Checks:
         plane = discovery.plane(found, hosts, readings, [
             (load, self._loaded_round(check, load.pairs)) for load in loads])
         if plane.roots:
-            check.note(planes=[msgspec.convert(plain.dump_plane(plane),
-                                               topology.Plane)])
+            check.note(planes=[plain.dump_plane(plane)])
 
     def _loaded_round(self, check: Check, pairs: tuple[rounds.Pair, ...]
                       ) -> dict[rounds.Pair, float]:

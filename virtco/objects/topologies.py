@@ -3,10 +3,10 @@
 """The topology as the database has it, and changes of it."""
 
 from collections.abc import Callable
-import json
 import threading
 import time
 
+import msgspec
 from sqlalchemy import orm
 
 from virtco import exception
@@ -16,6 +16,8 @@ from virtco.topology import changes as comparison
 from virtco.topology import tree
 from virtco.topology.formats import plain
 from virtco.wire import topology as wire
+
+_DECODER = msgspec.json.Decoder(wire.Plane)
 
 
 class Topology:
@@ -50,7 +52,7 @@ class Topology:
             found = db_topology.signature(session)
             if found == self._signature:
                 return
-            planes = [plain.load_plane(json.loads(row.document))
+            planes = [plain.load_plane(_DECODER.decode(row.document))
                       for row in db_topology.list_planes(session)]
             is_first, self._signature = self._signature is None, found
             self._topology = tree.Topology(tuple(planes))
@@ -72,7 +74,8 @@ class Topology:
         :param generation: generation that the caller saw; None = any.
         :raises virtco.exception.Conflict: somebody changed it meanwhile.
         """
-        documents = {plane.name: json.dumps(plain.dump_plane(plane))
+        documents = {plane.name: msgspec.json.encode(
+            plain.dump_plane(plane)).decode()
                      for plane in planes}
 
         def save(session: orm.Session) -> None:

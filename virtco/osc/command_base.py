@@ -26,12 +26,9 @@ from virtco.client import projects
 from virtco.client import v1
 from virtco.cmd import entry
 from virtco.osc import table_columns as columns
-from virtco.topology import tree
-from virtco.topology.formats import plain
 from virtco.wire import coflow_bodies as coflow_wire
 from virtco.wire import host as host_wire
 from virtco.wire import operation
-from virtco.wire import topology as wire
 
 #: Longest text of a file, but of a topology.
 MOST_TEXT_CHARS = 4 << 20
@@ -266,11 +263,6 @@ def decode_json(field: str, given: str, text: str) -> Any:
     except (ValueError, RecursionError) as error:
         raise exception.Invalid(field=field, value=given[:100],
                                 limit='JSON text') from error
-
-
-def topology_of(planes: Sequence[wire.Plane]) -> tree.Topology:
-    """Return the topology of the planes of an answer."""
-    return plain.load({'planes': msgspec.to_builtins(planes)})
 
 
 def hosts_of(client: v1.Client) -> list[host_wire.Host] | None:

@@ -23,6 +23,7 @@ from virtco.measure import crosstraffic
 from virtco.osc import command_base as base
 from virtco.osc import table_columns as columns
 from virtco.topology import tree
+from virtco.topology.formats import plain
 from virtco.wire import host as host_wire
 from virtco.wire import probe as wire
 from virtco.wire import topology as topology_wire
@@ -231,7 +232,7 @@ class Paths(base.Lister):
     def _interference(self, paths: Sequence[Pair], args: Any
                       ) -> list[_Interference]:
         client = self.client
-        plane = base.topology_of(client.call(topology_wire.SHOW).planes).plane(
+        plane = plain.load(client.call(topology_wire.SHOW).planes).plane(
             args.plane) or tree.Plane()
         alone = {path: _bulk(client, [path], args.seconds)[0][0]
                  for path in paths}

@@ -78,7 +78,7 @@ class Import(base.Command):
         read = self._measured(args) if args.measure else self._read(args)
         for notice in read.notices:
             self.tell(f'Notice: {notice}.\n')
-        planes = plain.dump(read.topology)['planes']
+        planes = plain.dump(read.topology)
         if planes:
             _change(self, planes, args.apply)
         elif args.measure:
@@ -107,9 +107,9 @@ class Import(base.Command):
         self.tell(f'{matrices.effort(found)}.\n')
         if not found.planes:
             return result.Read(tree.Topology(()))
-        (plane,) = base.topology_of(found.planes).planes
+        (plane,) = plain.load(found.planes).planes
         name = args.plane or tree.FRONT_END
-        old = base.topology_of(client.call(wire.SHOW).planes)
+        old = plain.load(client.call(wire.SHOW).planes)
         return _renamed(result.Read(tree.Topology((dataclasses.replace(
             naming.renamed(plane, old.plane(name)), name=name),))),
             _names(args.levels))
@@ -121,7 +121,7 @@ def _renamed(read: result.Read, levels: tuple[str, ...]) -> result.Read:
         formats.renamed(read.topology, levels), read.notices)
 
 
-def _change(asked: base.Command, planes: list[dict[str, Any]], applied: bool
+def _change(asked: base.Command, planes: list[wire.Plane], applied: bool
             ) -> None:
     """Print the changes that these planes make, and apply them if wanted."""
     found = asked.client.call(wire.IMPORT, planes, dry_run=not applied)
@@ -156,7 +156,7 @@ def _tell(out: Any, lines: Iterable[str]) -> None:
 
 def _chosen(found: wire.Topology, plane: str | None) -> tree.Topology:
     """Return the topology of an answer, or one plane of it."""
-    topology = base.topology_of(found.planes)
+    topology = plain.load(found.planes)
     if plane is None:
         return topology
     one = topology.plane(plane)

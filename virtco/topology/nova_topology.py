@@ -17,6 +17,7 @@ from virtco.topology import tree
 from virtco.topology.formats import plain
 from virtco.topology.formats import result
 from virtco.topology.formats import switch_lists as switches
+from virtco.wire import topology as wire
 
 PREFIX = 'virtco:'
 UPLINK = '_uplink'
@@ -90,7 +91,8 @@ class _Facts:
                 self._add(host, level, node, who)
             text = aggregate.metadata.get(PREFIX + level + UPLINK)
             if text is not None:
-                self._uplinks[node] = plain.uplink({'uplink': text}, (), who)
+                self._uplinks[node] = plain.uplink(
+                    wire.Level(level, text), (), who)
 
     def add_traits(self, host: str, names: Iterable[str]) -> None:
         for level in self._levels:

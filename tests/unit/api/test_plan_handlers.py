@@ -154,7 +154,7 @@ def test_a_topology_is_told(own):
 def test_an_import_is_compared_with_what_another_process_told(own):
     path, known = '/v1/topology', own.rooms.objects.topology
     other = copy.copy(known)
-    other.replace(plain.load({'planes': PLANES}).planes)
+    other.replace(plain.read({'planes': PLANES}).planes)
     found = own.send('PUT', path, {'planes': PLANES, 'dry_run': True}).json
     assert found['changes'] == []
 

@@ -10,7 +10,7 @@ from virtco import exception
 from virtco.topology import capacity
 from virtco.topology.formats import plain
 
-PLANE = plain.load({'planes': [{'name': 'front-end', 'nodes': [
+PLANE = plain.read({'planes': [{'name': 'front-end', 'nodes': [
     {'name': 'core', 'nodes': [
         {'name': 'r1', 'hosts': ['a', 'b']},
         {'name': 'r2', 'hosts': ['c']},

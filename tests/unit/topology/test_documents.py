@@ -51,6 +51,12 @@ def test_a_rate_is_written_with_its_largest_unit(rate_bps, text):
     assert plain.written_rate(rate_bps) == text
 
 
+def uplink(given):
+    (level,) = plain.read({'planes': [{'name': 'p', 'levels': [
+        {'name': 'x'} | given]}]}).planes[0].levels
+    return level.uplink
+
+
 @pytest.mark.parametrize('given, read', [
     ({'uplink': 1e15}, (1e15, 1e15, None)),
     ({'uplink': 7}, (7, 7, None)),
@@ -58,7 +64,7 @@ def test_a_rate_is_written_with_its_largest_unit(rate_bps, text):
     ({'oversubscription': '2.5:1'}, (None, None, 2.5)),
     ({'oversubscription': 1e6}, (None, None, 1e6)), ({}, (None,) * 3)])
 def test_an_uplink_that_is_read(given, read):
-    assert plain.uplink(given, (), 'x') == tree.Uplink(*read)
+    assert uplink(given) == tree.Uplink(*read)
 
 
 @pytest.mark.parametrize('given', [
@@ -68,7 +74,7 @@ def test_an_uplink_that_is_read(given, read):
     {'oversubscription': False}, {'oversubscription': 'x:1'}])
 def test_an_uplink_that_is_refused(given):
     with pytest.raises(laws.Wrong):
-        plain.uplink(given, (), 'x')
+        uplink(given)
 
 
 @pytest.mark.parametrize('given, words', [
@@ -80,7 +86,7 @@ def test_an_uplink_that_is_refused(given):
     ({'oversubscription': 'x'}, "oversubscription: .*at most 1e.06, got 'x'")])
 def test_a_refused_uplink_is_told_with_what_it_may_be(given, words):
     with pytest.raises(laws.Wrong, match=words):
-        plain.uplink(given, (), 'x')
+        uplink(given)
 
 
 @pytest.mark.parametrize('path, line', [
@@ -250,7 +256,8 @@ def test_a_plane_is_as_deep_as_its_law_lets_it():
         node = {'name': 'n0'}
         for k in range(1, depth):
             node = {'name': f'n{k}', 'nodes': [node]}
-        return plain.load_plane({'name': 'p', 'nodes': [node]})
+        return plain.read({'planes': [{'name': 'p', 'nodes': [node]}]}
+                          ).planes[0]
 
     assert read(laws.MAX_DEPTH).depth() == laws.MAX_DEPTH
     with pytest.raises(laws.Wrong, match='at most 16 levels'):

@@ -21,21 +21,20 @@ def show_topology(call: Call) -> wire.Topology:
     """Show the topology with the loads of its uplinks, in bit/s."""
     known, rooms = call.rooms.objects.topology, call.rooms
     live, now_s = rooms.state.live, rooms.clock()
-    found = msgspec.convert(plain.dump(known.get()) | {
-        'generation': known.generation(),
-        'hosts_without_leaf': _hosts_without_leaf(call, known.get())},
-        wire.Topology)
-    return msgspec.structs.replace(found, uplinks=views.uplinks(
-        live.wire_tree(now_s), live.wire_tree(now_s, nominal=True),
-        [(seen, rooms.decide.publisher.get(seen.host))
-         for seen in live.views(now_s)]))
+    return wire.Topology(
+        planes=plain.dump(known.get()), generation=known.generation(),
+        hosts_without_leaf=_hosts_without_leaf(call, known.get()),
+        uplinks=views.uplinks(
+            live.wire_tree(now_s), live.wire_tree(now_s, nominal=True),
+            [(seen, rooms.decide.publisher.get(seen.host))
+             for seen in live.views(now_s)]))
 
 
 def import_topology(call: Call, body: wire.Import) -> wire.Imported:
     """Replace planes and record who did it, or only list the changes."""
     known = call.rooms.objects.topology
     known.refresh()
-    planes = plain.load({'planes': msgspec.to_builtins(body.planes)}).planes
+    planes = plain.load(body.planes).planes
     changes = known.would_change(planes)
     if not body.dry_run:
         before = known.generation()

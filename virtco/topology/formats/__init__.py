@@ -4,6 +4,8 @@
 
 import dataclasses
 
+import msgspec
+
 from virtco import exception
 from virtco.topology import laws
 from virtco.topology import tree
@@ -75,7 +77,7 @@ def read(text: str, where: str, name: str | None = None,
         found = document.from_yaml(text)
         with document.lines(found.line):
             return _named(slurm_yaml.load(found.value) if name == SLURM_YAML
-                          else result.Read(plain.load(found.value)), plane)
+                          else result.Read(plain.read(found.value)), plane)
     except laws.Wrong as error:
         line = '' if error.line is None else f', line {error.line}'
         raise exception.InputInvalid(where=f'{where}{line}',
@@ -101,7 +103,8 @@ def write(topology: tree.Topology, name: str) -> result.Written:
     """
     if name in _WRITE:
         return _WRITE[name](topology)
-    return result.Written(document.to_yaml(plain.dump(topology)))
+    return result.Written(document.to_yaml(msgspec.to_builtins(
+        {'planes': plain.dump(topology)})))
 
 
 def renamed(topology: tree.Topology, levels: tuple[str, ...]

@@ -9,9 +9,12 @@ import dataclasses
 import functools
 import json
 from typing import Any
+from typing import TypeVar
 
 import yaml
 
+from virtco import decoding
+from virtco import exception
 from virtco.topology import laws
 
 MAX_BYTES = 16 * 2 ** 20
@@ -20,6 +23,7 @@ MAX_NESTING = 64
 _LOADER: Any = getattr(yaml, 'CSafeLoader', yaml.SafeLoader)
 
 Path = tuple[Any, ...]
+_T = TypeVar('_T')
 
 
 class Unreadable(laws.Wrong):
@@ -165,28 +169,29 @@ def to_yaml(value: Any) -> str:
                               default_flow_style=False))
 
 
-# Values of a document, each refused with its place.
+class Untyped(laws.Wrong):
+    """A value of another type than its place in the document has."""
 
-def mapping(value: Any, path: Path, field: str,
-            keys: tuple[str, ...]) -> dict[str, Any]:
-    """Check that a value is a mapping with no other keys than these."""
-    if not isinstance(value, dict):
-        raise laws.Wrong(path, field, value,
-                         'a mapping with ' + ', '.join(keys))
-    for key in value:
-        if key not in keys:
-            raise laws.Wrong((*path, key), field, key,
-                             'one of ' + ', '.join(keys))
-    return value
+    def __init__(self, error: exception.Invalid):
+        exception.Invalid.__init__(self, **error.kwargs)
+        self.path = error.kwargs['path']
 
 
-def sequence(value: Any, path: Path, field: str) -> list[Any]:
-    """Return a list of a document; nothing is an empty one.
+def given(value: Any) -> Any:
+    """Leave out the keys of mappings that have no value."""
+    if isinstance(value, dict):
+        return {key: given(below) for key, below in value.items()
+                if below is not None}
+    return list(map(given, value)) if isinstance(value, list) else value
 
-    :raises virtco.topology.laws.Wrong: for any other value.
+
+def typed(value: Any, decoder: decoding.Decoder[_T]) -> _T:
+    """Convert the value of a document to a type.
+
+    :raises virtco.topology.formats.document.Untyped: with the path of the
+        first value that has another type.
     """
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise laws.Wrong(path, field, value, 'a list')
-    return value
+    try:
+        return decoder.convert(value)
+    except exception.Invalid as error:
+        raise Untyped(error) from None

@@ -18,34 +18,49 @@ As YAML for people, as JSON on the wire and in the database::
 ``uplink`` is a rate, or ``{up: RATE, down: RATE}``.
 """
 
+from collections.abc import Sequence
 import contextlib
-import math
+from typing import Annotated
 from typing import Any
 
+import msgspec
+
+from virtco import decoding
 from virtco import units
 from virtco.topology import hostlist
 from virtco.topology import laws
 from virtco.topology import tree
 from virtco.topology.formats import document
 from virtco.topology.formats import switch_lists as switches
+from virtco.wire import topology as wire
 
-NODE_KEYS = ('name', 'hosts', 'nodes', 'uplink', 'oversubscription')
-LEVEL_KEYS = ('name', 'uplink', 'oversubscription')
-PLANE_KEYS = ('name', 'levels', 'nodes')
 #: Units in which a rate is written, where that loses nothing.
 _UNITS = (('Tbit', 1e12), ('Gbit', 1e9), ('Mbit', 1e6))
 
 
-def load(value: Any) -> tree.Topology:
+class _Planes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The whole document."""
+
+    planes: Annotated[list[wire.Plane], msgspec.Meta(
+        max_length=laws.MAX_PLANES)] = []
+
+
+_PLANES: decoding.Decoder[_Planes] = decoding.Decoder(_Planes, 'document')
+
+
+def read(value: Any) -> tree.Topology:
     """Build a topology from the values of its document.
 
     :raises virtco.exception.TopologyInvalid: with the path of the value.
     """
-    found = document.mapping(value, (), 'document', ('planes',))
-    planes = document.sequence(found.get('planes'), ('planes',), 'planes')
-    if len(planes) > laws.MAX_PLANES:
-        raise laws.Wrong(('planes',), 'planes', len(planes),
-                         f'at most {laws.MAX_PLANES} planes')
+    return load(document.typed(document.given(value), _PLANES).planes)
+
+
+def load(planes: Sequence[wire.Plane]) -> tree.Topology:
+    """Build a topology from its planes.
+
+    :raises virtco.exception.TopologyInvalid: with the path of the value.
+    """
     result: list[tree.Plane] = []
     for i, item in enumerate(planes):
         plane = load_plane(item, ('planes', i))
@@ -56,57 +71,46 @@ def load(value: Any) -> tree.Topology:
     return tree.Topology(tuple(result))
 
 
-def load_plane(value: Any, path: document.Path = ()) -> tree.Plane:
-    """Build a plane from the values of its document.
+def load_plane(found: wire.Plane, path: document.Path = ()) -> tree.Plane:
+    """Build a plane.
 
     :raises virtco.exception.TopologyInvalid: with the path of the value.
     """
-    found = document.mapping(value, path, 'plane', PLANE_KEYS)
-    name = laws.name(found.get('name'), (*path, 'name'), 'plane')
+    name = laws.name(found.name, (*path, 'name'), 'plane')
     census = laws.Census(name)
-    levels = document.sequence(found.get('levels'), (*path, 'levels'),
-                               f'plane {name}: levels')
-    nodes = document.sequence(found.get('nodes'), (*path, 'nodes'),
-                              f'plane {name}: nodes')
     plane = tree.Plane(
         name,
         tuple(_level(item, (*path, 'levels', i), name)
-              for i, item in enumerate(levels)),
+              for i, item in enumerate(found.levels)),
         tuple(_node(item, (*path, 'nodes', i), 0, census)
-              for i, item in enumerate(nodes)))
+              for i, item in enumerate(found.nodes)))
     laws.check_levels(plane, (*path, 'levels'))
     return plane
 
 
-def _level(value: Any, path: document.Path, plane: str) -> tree.Level:
-    found = document.mapping(value, path, f'plane {plane}: level', LEVEL_KEYS)
-    name = laws.name(found.get('name'), (*path, 'name'),
-                     f'plane {plane}: level')
+def _level(found: wire.Level, path: document.Path, plane: str) -> tree.Level:
+    name = laws.name(found.name, (*path, 'name'), f'plane {plane}: level')
     return tree.Level(name, uplink(found, path,
                                    f'plane {plane}, level {name}'))
 
 
-def _node(value: Any, path: document.Path, depth: int,
+def _node(found: wire.Node, path: document.Path, depth: int,
           census: laws.Census) -> tree.Node:
-    found = document.mapping(value, path, 'node', NODE_KEYS)
-    name = laws.name(found.get('name'), (*path, 'name'), 'node')
+    name = laws.name(found.name, (*path, 'name'), 'node')
     where = f'node {name}'
     census.node(name, depth, path)
-    hosts = _hosts(found.get('hosts'), (*path, 'hosts'), where)
+    hosts = _hosts(found.hosts, (*path, 'hosts'), where)
     census.hosts(hosts, name, (*path, 'hosts'))
-    children = document.sequence(found.get('nodes'), (*path, 'nodes'),
-                                 f'{where}: nodes')
     return tree.Node(
         name, hosts,
         tuple(_node(item, (*path, 'nodes', i), depth + 1, census)
-              for i, item in enumerate(children)),
+              for i, item in enumerate(found.nodes or ())),
         uplink(found, path, where))
 
 
-def _hosts(value: Any, path: document.Path, where: str) -> tuple[str, ...]:
+def _hosts(value: str | list[str] | None, path: document.Path, where: str
+           ) -> tuple[str, ...]:
     """Read a host list, or a list of names and host lists."""
-    if value is None:
-        return ()
     hosts: list[str] = []
     for at, text in ([((*path, i), text) for i, text in enumerate(value)]
                      if isinstance(value, list) else [(path, value)]):
@@ -115,29 +119,25 @@ def _hosts(value: Any, path: document.Path, where: str) -> tuple[str, ...]:
     return tuple(hosts)
 
 
-def uplink(found: dict[str, Any], path: document.Path,
+def uplink(found: wire.Level | wire.Node, path: document.Path,
            where: str) -> tree.Uplink:
     """Read the uplink of a level or of a node.
 
-    :param found: object with ``uplink`` or ``oversubscription``, or neither.
     :raises virtco.exception.TopologyInvalid:
     """
-    value = found.get('uplink')
-    at = (*path, 'uplink')
-    up = down = None
-    if isinstance(value, dict):
-        document.mapping(value, at, f'{where}: uplink', ('up', 'down'))
-        up = _rate(value.get('up'), (*at, 'up'), f'{where}: uplink up')
-        down = _rate(value.get('down'), (*at, 'down'),
-                     f'{where}: uplink down')
+    value, at = found.uplink, (*path, 'uplink')
+    if isinstance(value, wire.Ways):
+        up = _rate(value.up, (*at, 'up'), f'{where}: uplink up')
+        down = _rate(value.down, (*at, 'down'), f'{where}: uplink down')
     else:
         up = down = _rate(value, at, f'{where}: uplink')
     return tree.Uplink(up, down, _number(
-        found.get('oversubscription'), (*path, 'oversubscription'),
+        found.oversubscription, (*path, 'oversubscription'),
         f'{where}: oversubscription', laws.MAX_OVERSUBSCRIPTION))
 
 
-def _rate(value: Any, path: document.Path, field: str) -> float | None:
+def _rate(value: wire.Rate | None, path: document.Path, field: str
+          ) -> float | None:
     if isinstance(value, str):
         try:
             value = units.parse_rate_bps(value[:40])
@@ -146,52 +146,45 @@ def _rate(value: Any, path: document.Path, field: str) -> float | None:
     return _number(value, path, field, laws.MAX_RATE_BPS)
 
 
-def _number(value: Any, path: document.Path, field: str,
+def _number(value: wire.Ratio | None, path: document.Path, field: str,
             most: float) -> float | None:
     if value is None:
         return None
-    limit = f'a number above 0 and at most {most:g}'
     if isinstance(value, str):
         with contextlib.suppress(ValueError):
             value = float(value[:40].removesuffix(':1'))
-    if (isinstance(value, bool) or not isinstance(value, (int, float))
-            or not (math.isfinite(value) and 0 < value <= most)):
-        raise laws.Wrong(path, field, value, limit)
+    if isinstance(value, str) or not 0 < value <= most:
+        raise laws.Wrong(path, field, value,
+                         f'a number above 0 and at most {most:g}')
     return float(value)
 
 
-def dump(topology: tree.Topology) -> dict[str, Any]:
-    return {'planes': [dump_plane(plane) for plane in topology.planes]}
+def dump(topology: tree.Topology) -> list[wire.Plane]:
+    """Write the planes of a topology, as in a file."""
+    return [dump_plane(plane) for plane in topology.planes]
 
 
-def dump_plane(plane: tree.Plane) -> dict[str, Any]:
-    """Return a plane as lists and mappings, as in a file."""
-    return {'name': plane.name,
-            'levels': [{'name': level.name, **_dump_uplink(level.uplink)}
-                       for level in plane.levels],
-            'nodes': [_dump_node(node) for node in plane.roots]}
+def dump_plane(plane: tree.Plane) -> wire.Plane:
+    """Write a plane, as in a file."""
+    return wire.Plane(
+        plane.name, [wire.Level(level.name, *_dump_uplink(level.uplink))
+                     for level in plane.levels],
+        [_dump_node(node) for node in plane.roots])
 
 
-def _dump_node(node: tree.Node) -> dict[str, Any]:
-    found: dict[str, Any] = {'name': node.name, **_dump_uplink(node.uplink)}
-    if node.hosts:
-        found['hosts'] = hostlist.compress(node.hosts)
-    if node.children:
-        found['nodes'] = [_dump_node(child) for child in node.children]
-    return found
+def _dump_node(node: tree.Node) -> wire.Node:
+    return wire.Node(
+        node.name, *_dump_uplink(node.uplink),
+        hostlist.compress(node.hosts) or None,
+        [_dump_node(child) for child in node.children] or None)
 
 
-def _dump_uplink(uplink: tree.Uplink) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    rates = {'up': uplink.up_bps, 'down': uplink.down_bps}
-    if rates['up'] is not None and rates['up'] == rates['down']:
-        found['uplink'] = written_rate(rates['up'])
-    elif given := {way: written_rate(rate) for way, rate in rates.items()
-                   if rate is not None}:
-        found['uplink'] = given
-    if uplink.oversubscription is not None:
-        found['oversubscription'] = uplink.oversubscription
-    return found
+def _dump_uplink(uplink: tree.Uplink
+                 ) -> tuple[wire.Rate | wire.Ways | None, float | None]:
+    """Write the rate and the oversubscription of an uplink."""
+    up, down = (None if rate_bps is None else written_rate(rate_bps)
+                for rate_bps in (uplink.up_bps, uplink.down_bps))
+    return up if up == down else wire.Ways(up, down), uplink.oversubscription
 
 
 def written_rate(rate_bps: float) -> str | float:

@@ -6,19 +6,51 @@ It knows neither rates nor names of levels. A block topology becomes leaves
 without anything above them; a flat one says nothing and is left out.
 """
 
+from collections.abc import Iterator
+from typing import Annotated
 from typing import Any
 
+import msgspec
+
+from virtco import decoding
 from virtco.topology import laws
 from virtco.topology import tree
 from virtco.topology.formats import document
 from virtco.topology.formats import result
 from virtco.topology.formats import switch_lists as switches
 
-KEYS = ('topology', 'cluster_default', 'tree', 'block', 'flat')
-# Names per kind: its list, an entry, an entry's keys, other keys.
-_KINDS = {
-    'tree': ('switches', 'switch', ('switch', 'children', 'nodes'), ()),
-    'block': ('blocks', 'block', ('block', 'nodes'), ('block_sizes',))}
+
+class _Switch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    switch: str
+    children: str | None = None
+    nodes: str | None = None
+
+
+class _Tree(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    switches: list[_Switch] | None = None
+
+
+class _Block(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    block: str
+    nodes: str | None = None
+
+
+class _Blocks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    blocks: list[_Block] | None = None
+    block_sizes: Any = None
+
+
+class _Topology(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    topology: str
+    cluster_default: Any = None
+    tree: _Tree | None = None
+    block: _Blocks | None = None
+    flat: Any = None
+
+
+_TOPOLOGIES: decoding.Decoder[list[_Topology]] = decoding.Decoder(
+    Annotated[list[_Topology], msgspec.Meta(max_length=laws.MAX_PLANES)],
+    'document')
 
 
 def load(value: Any) -> result.Read:
@@ -26,20 +58,16 @@ def load(value: Any) -> result.Read:
 
     :raises virtco.exception.TopologyInvalid: with the path of the value.
     """
-    if not isinstance(value, list):
-        raise laws.Wrong((), 'document', value, 'a list of topologies')
-    if len(value) > laws.MAX_PLANES:
-        raise laws.Wrong((), 'topologies', len(value),
-                         f'at most {laws.MAX_PLANES} topologies')
     planes: dict[str, tree.Plane] = {}
     notices = []
-    for i, item in enumerate(value):
-        found = document.mapping(item, (i,), 'topology', KEYS)
-        name = laws.name(found.get('topology'), (i, 'topology'), 'topology')
+    given = document.typed(value, _TOPOLOGIES)
+    for i, found in enumerate(given):
+        name = laws.name(found.topology, (i, 'topology'), 'topology')
         if name in planes:
             raise laws.Wrong((i, 'topology'), 'topology', name,
                              'a name that no other topology has')
-        kinds = [kind for kind in KEYS[2:] if kind in found]
+        kinds = [kind for kind in ('tree', 'block', 'flat')
+                 if getattr(found, kind) is not None]
         if len(kinds) != 1:
             raise laws.Wrong((i,), f'topology {name}',
                              ', '.join(kinds) or None,
@@ -47,34 +75,29 @@ def load(value: Any) -> result.Read:
         if kinds == ['flat']:
             notices.append(f'topology {name} is flat and was left out')
             continue
-        (kind,) = kinds
-        planes[name] = tree.Plane(name, (), _roots(
-            kind, found[kind], (i, kind), name))
+        planes[name] = tree.Plane(name, (), switches.grown(
+            name, list(_switches(found, (i,)))))
     return result.Read(tree.Topology(tuple(planes.values())), tuple(notices))
 
 
-def _roots(kind: str, value: Any, path: document.Path, name: str
-           ) -> tuple[tree.Node, ...]:
-    """Read the switches of a topology; return those at the top."""
-    plural, switch, keys, others = _KINDS[kind]
-    found = document.mapping(value, path, f'topology {name}: {kind}',
-                             (*others, plural))
-    return switches.grown(name, [
-        _switch(item, (*path, plural, i), switch, keys)
-        for i, item in enumerate(document.sequence(
-            found.get(plural), (*path, plural),
-            f'topology {name}: {plural}'))])
+def _switches(found: _Topology, path: document.Path
+              ) -> Iterator[switches.Switch]:
+    """Yield the switches of a tree, or each block as one."""
+    for i, one in enumerate(found.tree and found.tree.switches or ()):
+        yield _switch('switch', one.switch, one.nodes, one.children,
+                      (*path, 'tree', 'switches', i))
+    for i, block in enumerate(found.block and found.block.blocks or ()):
+        yield _switch('block', block.block, block.nodes, None,
+                      (*path, 'block', 'blocks', i))
 
 
-def _switch(value: Any, path: document.Path, kind: str,
-            keys: tuple[str, ...]) -> switches.Switch:
-    found = document.mapping(value, path, kind, keys)
-    name = laws.name(found.get(kind), (*path, kind), kind)
+def _switch(kind: str, name: str, nodes: str | None, children: str | None,
+            path: document.Path) -> switches.Switch:
+    laws.name(name, (*path, kind), kind)
     return switches.Switch(
         name,
-        switches.expanded(found.get('nodes'), (*path, 'nodes'),
-                          f'{kind} {name}: nodes'),
-        switches.expanded(found.get('children'), (*path, 'children'),
+        switches.expanded(nodes, (*path, 'nodes'), f'{kind} {name}: nodes'),
+        switches.expanded(children, (*path, 'children'),
                           f'{kind} {name}: children'), path)
 
 

@@ -2,9 +2,11 @@
 
 """YAML of NVIDIA topograph's models: switches, and blocks of nodes. Pure."""
 
-from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
+from virtco import decoding
 from virtco.topology import laws
 from virtco.topology import tree
 from virtco.topology.formats import document
@@ -19,36 +21,45 @@ def begins(line: str) -> bool:
     return line.rstrip() in _KEYS
 
 
+class _Block(msgspec.Struct, frozen=True):
+    switch: str
+    nodes: list[str] | None = None
+
+
+class _Switch(msgspec.Struct, frozen=True):
+    switches: list[str] | None = None
+
+
+class _Model(msgspec.Struct, frozen=True):
+    blocks: list[_Block] | None = None
+    switches: dict[str, _Switch | None] | None = None
+
+
+_MODEL: decoding.Decoder[_Model] = decoding.Decoder(_Model, 'document')
+
+
 def load(value: Any, plane: str) -> result.Read:
     """Build a plane from the values of topograph's model of a cluster.
 
     :raises virtco.exception.TopologyInvalid: with the path of the value.
     """
-    if not isinstance(value, dict):
-        raise laws.Wrong((), 'document', value,
-                         'an object with switches and blocks')
+    model = document.typed(value, _MODEL)
     hosts: dict[str, tuple[str, ...]] = {}
     path_of: dict[str, document.Path] = {}
-    for i, block in enumerate(document.sequence(
-            value.get('blocks'), ('blocks',), 'blocks')):
-        path = ('blocks', i)
-        if not isinstance(block, dict):
-            raise laws.Wrong(path, f'block {i + 1}', block, 'an object')
-        name = laws.name(block.get('switch'), path, f'block {i + 1}: switch')
-        hosts[name] = hosts.get(name, ()) + tuple(_nodes(block, path, name))
+    for i, block in enumerate(model.blocks or ()):
+        path: document.Path = ('blocks', i)
+        name = laws.name(block.switch, path, f'block {i + 1}: switch')
+        hosts[name] = hosts.get(name, ()) + tuple(
+            host for text in block.nodes or ()
+            for host in switches.expanded(text, path, f'switch {name}: nodes'))
         path_of[name] = path
-    above = value.get('switches') or {}
-    if not isinstance(above, dict):
-        raise laws.Wrong(('switches',), 'switches', above, 'an object')
     children: dict[str, tuple[str, ...]] = {}
-    for name, given in above.items():
+    for name, given in (model.switches or {}).items():
         path = ('switches', name)
         laws.name(name, path, 'switch')
-        below = given.get('switches') if isinstance(given, dict) else None
         children[name] = tuple(
             laws.name(child, path, f'switch {name}: switches')
-            for child in document.sequence(
-                below or [], path, f'switch {name}: switches'))
+            for child in given and given.switches or ())
         path_of[name] = path
     # A rack without nodes is named by its parent only.
     for name in list(children):
@@ -58,10 +69,3 @@ def load(value: Any, plane: str) -> result.Read:
         plane, [
         switches.Switch(name, hosts.get(name, ()), children.get(name, ()),
                         path) for name, path in path_of.items()])),)))
-
-
-def _nodes(block: dict[str, Any], path: document.Path, name: str
-           ) -> Iterator[str]:
-    field = f'switch {name}: nodes'
-    for text in document.sequence(block.get('nodes') or [], path, field):
-        yield from switches.expanded(text, path, field)
