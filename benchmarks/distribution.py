@@ -143,9 +143,8 @@ class Bench:
         self.publisher.lead(self.seen.epoch)
         self.publisher.on_publish.append(
             lambda hosts: self.distributor.published(hosts))
-        self.computed = {host: Computed(policy_of(host, 0))
-                         for host in self.hosts}
-        self.publisher.publish(self.computed)  # type: ignore[arg-type]
+        self.publisher.publish({  # type: ignore[arg-type]
+            host: Computed(policy_of(host, 0)) for host in self.hosts})
         if reports:
             self.rooms.decide.start()
             self.rooms.state.lead()
