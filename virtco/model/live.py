@@ -3,6 +3,7 @@
 """Coflows in flight, and the scheduler's decisions about them."""
 
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import functools
 import itertools
@@ -27,7 +28,15 @@ class Pairs(tuple[tuple[str, str], ...]):
     @functools.cached_property
     def sources(self) -> frozenset[str]:
         """Hosts that send in at least one pair."""
-        return frozenset(src for src, _ in self)
+        return frozenset(self.of_source)
+
+    @functools.cached_property
+    def of_source(self) -> Mapping[str, Sequence[int]]:
+        """Indices of the pairs of each source."""
+        found: dict[str, list[int]] = {}
+        for i, (src, _) in enumerate(self):
+            found.setdefault(src, []).append(i)
+        return found
 
     def numbers(self, index: Mapping[str, int]) -> np.ndarray:
         """Return the numbers of the hosts, shape (n_pairs, 2).

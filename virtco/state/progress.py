@@ -71,6 +71,8 @@ class Progress:
         self._counts_pairs = False
         self._owners: (
             dict[pair_counters.Key, pair_counters.Owner] | None) = None
+        # VM and address of each pair that has an owner.
+        self._owned: Set[tuple[str, str]] = frozenset()
 
     def count_pairs(self, wanted: bool) -> None:
         """Set whether coflows have no classes, so that VM pairs are counted.
@@ -286,6 +288,7 @@ class Progress:
         if self._owners is None:
             self._owners = pair_counters.find_owners(self._groups.in_turn(),
                                                      self._addresses.of_vm)
+            self._owned = {(vm, dst_ip) for vm, _, dst_ip, _ in self._owners}
         moved = state.pair_counters.credit(
             state.host, state.report, self._owners, self._wire_factor)
         for owner, new_bytes in moved:
@@ -333,9 +336,10 @@ class Progress:
     def _profile_peers(self, sent: Sequence[unhinted.Row]) -> None:
         """Add the bytes that VMs sent in their group outside of its coflows.
         """
+        if not sent:
+            return
         # Where coflows have no classes, their pairs are counted here, too.
-        counted = {(vm, dst_ip) for vm, _, dst_ip, _ in self._owners or ()
-                   } if self._counts_pairs else set()
+        counted = self._owned if self._counts_pairs else frozenset()
         of_vm, vms = self._addresses.of_vm, self._groups.vms
         rows_at = functools.cache(lambda group_id: {
             ip: row for vm, row in self._groups.rows_of(group_id).items()

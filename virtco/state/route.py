@@ -57,7 +57,7 @@ class Route:
         """Sum values of flows per pair of hosts, shape (n_pairs,)."""
         sums: np.ndarray = np.bincount(
             self.pair_of[self.crossing], flow_bytes[self.crossing],
-            len(self.pairs)).astype(np.float64)
+            len(self.pairs))
         return sums
 
     def flows(self, src: str, dst: str | None) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 """Rates at which hosts send one coflow, by their last reports. Pure."""
 
-import collections
 from collections.abc import Mapping
 from collections.abc import Set
 import math
@@ -44,12 +43,12 @@ class Sending:
         """
         if not self._rates_bps and not queues:
             return None
-        n_pairs = collections.Counter(src for src, _ in pairs)
         found = np.zeros(len(pairs))
-        for i, (src, dst) in enumerate(pairs):
-            rates_bps = self._rates_bps.get(src, {})
-            found[i] = rates_bps.get(
-                dst, rates_bps.get(None, 0.0) / n_pairs[src])
+        for src, rates_bps in self._rates_bps.items():
+            at = pairs.of_source.get(src, ())
+            for i in at:
+                found[i] = rates_bps.get(
+                    pairs[i][1], rates_bps.get(None, 0.0) / len(at))
         if queues:
             found[~queues.are_empty(pairs)] = math.inf
         return found
