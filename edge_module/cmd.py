@@ -15,10 +15,10 @@ from edge_module import enforcer as edge_enforcer
 from edge_module import factory
 from edge_module import kept_state as state
 from edge_module import kernel_events
+from edge_module import netns_lock
 from edge_module import own_tests
 from edge_module import policy_ttl
 from edge_module import show
-from edge_module import uplink_lock
 from edge_module.ports import port_source as ports_base
 from edge_module.privileged import choice
 from edge_module.privileged import kernel_calls as kernel
@@ -84,10 +84,9 @@ def main(argv: list[str] | None = None) -> int:
 def _run(conf: cfg.ConfigOpts) -> int:
     # Before privileges are given up, which the announcements ask for.
     kernel_watch = kernel_events.KernelWatch()
-    parts = factory.Parts(conf, choice.open_kernel(
-        conf.edge.user, conf.edge.helper_user))
-    # After the helper was forked, which would keep the lock.
-    with uplink_lock.hold(conf):
+    with netns_lock.hold():
+        parts = factory.Parts(conf, choice.open_kernel(
+            conf.edge.user, conf.edge.helper_user))
         for find in (own_tests.problems, own_tests.listeners):
             configuration.tell(find(conf), LOG.log)
         systemd.notify(STATUS='Waiting for the virtual switch')
@@ -137,7 +136,7 @@ def _check(conf: cfg.ConfigOpts) -> int:
         print(text)
 
     is_broken = configuration.tell(own_tests.problems(conf), say)
-    if not uplink_lock.is_held(conf):
+    if not netns_lock.is_held():
         is_broken |= configuration.tell(own_tests.listeners(conf), say)
     try:
         drift = show.drift(_saved_enforcer(conf))
@@ -149,7 +148,7 @@ def _check(conf: cfg.ConfigOpts) -> int:
 
 
 def _cleanup(conf: cfg.ConfigOpts) -> int:
-    with uplink_lock.hold(conf):
+    with netns_lock.hold():
         removed = factory.Parts(conf, kernel).enforcer().cleanup()
     print('Removed: ' + (', '.join(removed) or 'nothing, there was none'))
     return 0

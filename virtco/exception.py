@@ -180,11 +180,11 @@ class QdiscConflict(VirtcoException):
                'it alone.')
 
 
-class UplinkTaken(VirtcoException):
-    """An uplink that another edge module shapes."""
+class AlreadyRuns(VirtcoException):
+    """A network namespace that has another edge module."""
 
-    msg_fmt = ('VC-090: the uplink %(dev)s has another edge module; '
-               'ss -xap | grep virtco-edge names its process.')
+    msg_fmt = ('VC-090: this network namespace has another edge module; '
+               'pgrep -af virtco-edge names its process.')
 
 
 class OvsUnavailable(VirtcoException):

@@ -121,7 +121,7 @@ KINDS = {
                    'Its VMs may all be on one host; else virtco host list.'),
     'VC-084': Kind('coflow', WARNING, 'packets wait below the rate',
                    'The link carries less than the controller believes.'),
-    'VC-090': Kind('edge module', ERROR, 'the uplink has another one',
+    'VC-090': Kind('edge module', ERROR, 'another one runs',
                    'Stop one of the two.'),
     'VC-091': Kind('edge module', ERROR, 'an uplink is missing',
                    'Name a device that ip link shows.'),

@@ -29,8 +29,7 @@ def open_kernel(user: str, helper_user: str) -> protocol.Kernel:
     :param user: user that a process started by root becomes, while a helper
         makes the calls; empty to stay the same user.
     :param helper_user: user that the helper becomes; empty for ``user``.
-    :raises virtco.exception.Invalid: for a user that does not exist, and
-        without the privilege for any call.
+    :raises virtco.exception.Invalid: for a user that does not exist.
     """
     if user and os.geteuid() == 0:
         for field, name in ('user', user), ('helper_user', helper_user):
@@ -43,7 +42,4 @@ def open_kernel(user: str, helper_user: str) -> protocol.Kernel:
         from edge_module.privileged import guarded
         guarded.start_and_drop(user, helper_user or user)
         return cast(protocol.Kernel, guarded)
-    if not may_administer():
-        raise exception.Invalid(field='privileges', value='none',
-                                limit='root, or CAP_NET_ADMIN')
     return kernel

@@ -40,7 +40,7 @@ _NFT_JSON_NUMERIC = 1 << 4 | 1 << 6
 PORTS = 0x76 << 24
 
 
-def _open(protocol: int = _ROUTE) -> socket.socket:
+def open_socket(protocol: int = _ROUTE) -> socket.socket:
     """Open a netlink socket whose port marks its changes as this module's."""
     sock = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
@@ -86,10 +86,18 @@ def tc_send(messages: list[tuple[int, int, bytes]]) -> list[int]:
     failed: list[int] = []
     for protocol, some in itertools.groupby(
             map(_addressed, messages), key=operator.itemgetter(0)):
-        part, start = [message for _, message in some], 0
-        with _open(protocol) as sock:
-            while start < len(part):
-                start = _send_chunk(sock, part, start, failed)
+        with open_socket(protocol) as sock:
+            failed += send_over(sock, [message for _, message in some])
+    return failed
+
+
+def send_over(sock: socket.socket, messages: list[tuple[int, int, bytes]]
+              ) -> list[int]:
+    """Send messages over a socket, in order; as :func:`tc_send`."""
+    failed: list[int] = []
+    start = 0
+    while start < len(messages):
+        start = _send_chunk(sock, messages, start, failed)
     return failed
 
 
@@ -171,7 +179,7 @@ def _answers(message: tuple[int, int, bytes], more_flags: int,
     """
     protocol, (kind, flags, body) = _addressed(message, protocol)
     found: list[tuple[int, bytes]] = []
-    with _open(protocol) as sock:
+    with open_socket(protocol) as sock:
         sock.send(_HEADER.pack(_HEADER.size + len(body), kind,
                                flags | more_flags | _F_REQUEST, 1, 0) + body)
         while True:

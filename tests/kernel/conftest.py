@@ -10,7 +10,8 @@ import pytest
 
 from tests.kernel import site as sites
 
-_MODULES = ('openvswitch', 'vport_vxlan', 'vport_geneve', 'sch_htb')
+_MODULES = ('openvswitch', 'vport_vxlan', 'vport_geneve', 'sch_htb',
+            'nfnetlink_log')
 _HERE = pathlib.Path(__file__).parent
 
 

@@ -30,7 +30,7 @@ PAGE = ROOT / 'doc/source/admin/troubleshooting.rst'
 TIER = ('functional/controller/test_diagnosis.py',
         'functional/controller/test_chain_faults.py',
         'functional/controller/test_auth.py', 'unit/edge/test_own_tests.py',
-        'unit/edge/test_uplink_lock.py')
+        'netns/edge/test_netns_lock.py')
 LOGIN = {'auth_type': 'password', 'auth_url': '{keystone}', 'username': 'u',
          'password': 'p', 'project_name': 'service',
          'user_domain_name': 'Default', 'project_domain_name': 'Default'}

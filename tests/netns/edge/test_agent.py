@@ -369,16 +369,23 @@ def test_cleanup_removes_ours_only(site):
 
 
 @pytest.mark.parametrize('arguments', [(), ('--cleanup',)])
-def test_a_second_agent_leaves_the_uplink_to_the_first(site, arguments):
+@pytest.mark.parametrize('uplink_dev', ['uplink0', 'brv'])
+def test_a_second_agent_leaves_the_host_to_the_first(
+        site, tmp_path, uplink_dev, arguments):
+    """Also one of another uplink: both would have one table of nftables."""
     bed, _, edge = site
     _start(site)
-    before = edge.tc()
-    done = edge.once(*arguments, check=False)
+    before = edge.tc(), edge.nft()
+    (tmp_path / 'other').mkdir()
+    done = process.EdgeProcess(
+        bed, 'h1', tmp_path / 'other', uplink_dev=uplink_dev,
+    ).once(*arguments, check=False)
     assert (done.returncode, done.stdout) == (2, '')
     line, = done.stderr.splitlines()
     assert line.startswith(
-        'virtco-edge: VC-090: the uplink uplink0 has another edge module')
-    assert edge.tc() == before != ''
+        'virtco-edge: VC-090: this network namespace has another edge module')
+    assert (edge.tc(), edge.nft()) == before
+    assert '' not in before
 
 
 def test_foreign_qdisc_is_left_alone_and_reported(site):

@@ -58,7 +58,7 @@ def answering(monkeypatch):
             found._waiting, found.protocol = [], protocol
             return found
 
-        monkeypatch.setattr(kernel, '_open', opened)
+        monkeypatch.setattr(kernel, 'open_socket', opened)
         return found
 
     return make
@@ -297,7 +297,7 @@ def test_a_socket_has_a_port_that_marks_its_changes(monkeypatch):
         return drawn.pop(0)
 
     monkeypatch.setattr(kernel.secrets, 'randbits', draw)
-    with (kernel._open() as one, kernel._open() as other,
+    with (kernel.open_socket() as one, kernel.open_socket() as other,
           socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as plain):
         assert one.getsockname() == (0x76000005, 0)
         assert other.getsockname() == (0x76000006, 0)
@@ -315,7 +315,7 @@ def test_a_socket_that_gets_no_port_is_an_error(monkeypatch):
 
     monkeypatch.setattr(kernel.socket, 'socket', Refused)
     with pytest.raises(PermissionError):
-        kernel._open()
+        kernel.open_socket()
 
 
 def test_in_this_process_calls_are_free_and_never_end():

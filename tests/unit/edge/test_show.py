@@ -2,9 +2,9 @@
 
 """What the command shows of the kernel, and how it ends."""
 
+import contextlib
 import dataclasses
 import logging
-import os
 import signal
 import types
 
@@ -13,7 +13,6 @@ import pytest
 
 from edge_module import cmd
 from edge_module import show
-from edge_module import uplink_lock
 from edge_module.classify import classified as classify
 from edge_module.qdisc import htb
 from edge_module.qdisc import wire
@@ -121,7 +120,7 @@ def test_the_policy_in_words(policy):
 def test_a_check_says_what_differs(monkeypatch, capsys, found, code, lines):
     monkeypatch.setattr(cmd, '_saved_enforcer', lambda conf: conf)
     monkeypatch.setattr(show, 'drift', lambda _enforcer: found)
-    monkeypatch.setattr(cmd.uplink_lock, 'is_held', lambda _conf: True)
+    monkeypatch.setattr(cmd.netns_lock, 'is_held', lambda: True)
     monkeypatch.setattr(cmd.own_tests, 'problems', lambda _conf: ())
     assert cmd._check(None) == code
     assert capsys.readouterr().out.splitlines() == lines
@@ -160,9 +159,8 @@ def test_a_clean_up_says_what_was_there(monkeypatch, capsys, removed, text):
     made = enforcer(cleanup=lambda: removed)
     monkeypatch.setattr(cmd.factory, 'Parts', lambda *_: (
         types.SimpleNamespace(enforcer=lambda: made)))
-    conf = types.SimpleNamespace(edge=types.SimpleNamespace(
-        uplink_dev=f'c{os.getpid()}', further_uplinks={}))
-    assert cmd._cleanup(conf) == 0
+    monkeypatch.setattr(cmd.netns_lock, 'hold', contextlib.nullcontext)
+    assert cmd._cleanup(None) == 0
     assert capsys.readouterr().out.strip() == text
 
 
@@ -247,13 +245,19 @@ def test_the_agent_starts_once_the_switch_answers(monkeypatch, lives, code):
             steps.append(parts)
 
         def run(self):
-            assert uplink_lock.is_held(conf)
+            steps.append('run')
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.raise_signal(number)
             return lives
 
         def stop(self):
             steps.append('stop')
+
+    @contextlib.contextmanager
+    def hold():
+        steps.append('lock')
+        yield
+        steps.append('free')
 
     def open_kernel(user, helper_user):
         steps.append((user, helper_user))
@@ -263,6 +267,7 @@ def test_the_agent_starts_once_the_switch_answers(monkeypatch, lives, code):
               for number in (signal.SIGTERM, signal.SIGINT)}
     monkeypatch.setattr(cmd.kernel_events, 'KernelWatch',
                         lambda: steps.append('watch') or 'watch')
+    monkeypatch.setattr(cmd.netns_lock, 'hold', hold)
     monkeypatch.setattr(cmd.choice, 'open_kernel', open_kernel)
     monkeypatch.setattr(cmd.factory, 'Parts', Parts)
     monkeypatch.setattr(cmd.own_tests, 'problems', lambda _conf: ())
@@ -271,17 +276,16 @@ def test_the_agent_starts_once_the_switch_answers(monkeypatch, lives, code):
     monkeypatch.setattr(cmd.systemd, 'notify', lambda **fields: (
         steps.append(fields)))
     conf = types.SimpleNamespace(edge=types.SimpleNamespace(
-        user='u', helper_user='h', uplink_dev=f's{os.getpid()}',
-        further_uplinks={}))
+        user='u', helper_user='h'))
     try:
         assert cmd._run(conf) == code
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    assert not uplink_lock.is_held(conf)
-    assert steps == ['watch', ('u', 'h'), ('parts', 'calls'),
+    assert steps == ['watch', 'lock', ('u', 'h'), ('parts', 'calls'),
                      {'STATUS': 'Waiting for the virtual switch'}, 'ready',
-                     ('enforcer', 'ports', 'watch'), 'stop', 'stop']
+                     ('enforcer', 'ports', 'watch'), 'run', 'stop', 'stop',
+                     'free']
 
 
 TAP, GONE = ('tap1', 5), ('tap2', 6)
