@@ -123,70 +123,56 @@ class OvsDb(base.PortSource):
         """Return the interfaces that Nova or Neutron marked as a VM's, and
         the sub-ports of their trunks.
         """
-        found = []
-        rows = self._rows('Interface')
+        bridges = [(bridge, [(port, item) for port in bridge.ports
+                             for item in port.interfaces])
+                   for bridge in self._rows('Bridge')]
         offloads = any(row.other_config.get('hw-offload') == 'true'
                        for row in self._rows('Open_vSwitch'))
-        routes = any(row.name.startswith('qr-') for row in rows)
-        tagged, trunks = self._tagged(), self._trunks()
-        for row in rows:
-            ids = row.external_ids
-            if 'vm-uuid' in ids:
-                notes = kinds.of_switch(row.type, offloads, routes,
-                                        row.name in tagged)
-                found += [classify.VmPort(ids['vm-uuid'], row.name, mac=mac,
+        routes = any(item.name.startswith('qr-')
+                     for _, ends in bridges for _, item in ends)
+        found = []
+        for bridge, ends in bridges:
+            # The bridge of a trunk has one VM's.
+            sub_ports = [item.external_ids.get('attached-mac', '')
+                         for _, item in ends
+                         if item.name.startswith(_SUB_PORT)]
+            has_tunnels = _has_tunnels(bridge)
+            for port, item in ends:
+                ids = item.external_ids
+                if 'vm-uuid' not in ids:
+                    continue
+                notes = kinds.of_switch(
+                    item.type, offloads, routes, kinds.is_tagged(
+                        bridge.datapath_type,
+                        port.other_config.get('network_type', ''),
+                        bool(port.tag), has_tunnels))
+                found += [classify.VmPort(ids['vm-uuid'], item.name, mac=mac,
                                           notes=notes)
                           for mac in (ids.get('attached-mac', ''),
-                                      *trunks.get(row.name, ()))]
+                                      *sub_ports)]
         return tuple(sorted(found, key=lambda item: (item.dev, item.mac)))
 
-    def _trunks(self) -> dict[str, list[str]]:
-        """Return the Ethernet addresses of the sub-ports in the bridge of
-        each device. The bridge of a trunk has one VM's.
-        """
-        found: dict[str, list[str]] = {}
-        for bridge in self._rows('Bridge'):
-            here = [item for port in bridge.ports for item in port.interfaces]
-            macs = [item.external_ids.get('attached-mac', '')
-                    for item in here if item.name.startswith(_SUB_PORT)]
-            found.update((item.name, macs) for item in here)
-        return found
-
-    def _tagged(self) -> set[str]:
-        """Return names of interfaces for which :func:`.kinds.is_tagged` is
-        true.
-        """
-        return {item.name for bridge in self._rows('Bridge')
-                for port in bridge.ports for item in port.interfaces
-                if kinds.is_tagged(
-                    bridge.datapath_type,
-                    port.other_config.get('network_type', ''),
-                    bool(port.tag), _has_tunnels(bridge))}
+    def place_of(self, dev: str) -> tuple[ovs_idl.Row, ovs_idl.Row] | None:
+        """Find bridge and port of a device; None where no bridge has it."""
+        return next(((bridge, port) for bridge in self._rows('Bridge')
+                     for port in bridge.ports
+                     if any(item.name == dev for item in port.interfaces)),
+                    None)
 
     def datapath_of(self, dev: str) -> str | None:
         """Return a device's datapath, ``system`` or ``netdev``.
 
         None when no bridge has the device.
         """
-        return next((bridge.datapath_type or 'system'
-                     for bridge in self._rows('Bridge')
-                     for port in bridge.ports if _has(port, dev)), None)
+        place = self.place_of(dev)
+        return place and (place[0].datapath_type or 'system')
 
-    def is_ovns(self, dev: str) -> bool:
-        """Return whether the bridge with a device is one by which OVN reaches
-        a physical network.
-        """
-        mapped = {pair.rpartition(':')[2]
-                  for row in self._rows('Open_vSwitch')
-                  for key, value in row.external_ids.items()
-                  if key.startswith(_MAPPINGS) for pair in value.split(',')}
-        return any(_has(port, dev) for bridge in self._rows('Bridge')
-                   if bridge.name in mapped for port in bridge.ports)
-
-    def port_of(self, dev: str) -> ovs_idl.Row | None:
-        """Find the row of the port with this interface; None without one."""
-        return next((port for port in self._rows('Port') if _has(port, dev)),
-                    None)
+    def is_ovns(self, bridge: ovs_idl.Row) -> bool:
+        """Return whether OVN reaches a physical network by a bridge."""
+        return bridge.name in {
+            pair.rpartition(':')[2] for row in self._rows('Open_vSwitch')
+            for key, value in row.external_ids.items()
+            if key.startswith(_MAPPINGS) for pair in value.split(',')}
 
 
 def _has_tunnels(bridge: ovs_idl.Row) -> bool:
@@ -199,10 +185,6 @@ def _has_tunnels(bridge: ovs_idl.Row) -> bool:
         'ovn-localnet-port' in port.external_ids for port in bridge.ports
     ) and any(peer.type in _TUNNELS for port in bridge.ports
               for peer in port.interfaces)
-
-
-def _has(port: ovs_idl.Row, dev: str) -> bool:
-    return any(item.name == dev for item in port.interfaces)
 
 
 class _Shaping(NamedTuple):
@@ -280,10 +262,11 @@ class OvsGuard:
         ``ovn-egress-iface`` by itself, under a row of type ``linux-noop``;
         later ones write a row of type ``linux-htb``.
         """
-        port = self.database.port_of(self.dev)
-        if port is None:
+        place = self.database.place_of(self.dev)
+        if place is None:
             return None
-        is_ovns = self.database.is_ovns(self.dev)
+        bridge, port = place
+        is_ovns = self.database.is_ovns(bridge)
         sharer, kind = None, ''
         if port.qos:
             row = port.qos[0]
@@ -297,7 +280,7 @@ class OvsGuard:
 
     def remove(self) -> bool:
         """Undo :meth:`ensure`; return False when there was nothing."""
-        port = self.database.port_of(self.dev)
+        _, port = self.database.place_of(self.dev) or (None, None)
         if port is None or not port.qos or (
                 port.qos[0].external_ids.get('owner') != _OWNER):
             return False

@@ -63,6 +63,13 @@ def database(**tables):
     return found
 
 
+def bridge(*interfaces, **values):
+    """With a port for each interface."""
+    return row(**{'datapath_type': '', 'ports': [
+        row(tag=[], other_config={}, external_ids={}, interfaces=[one])
+        for one in interfaces], **values})
+
+
 def with_uplink(*qos, datapath_type='', **mappings):
     """Of eth0 in br-ex.
 
@@ -72,8 +79,8 @@ def with_uplink(*qos, datapath_type='', **mappings):
     port = row(name='br-port', qos=list(qos),
                interfaces=[interface('eth8'), interface('eth0')])
     return database(
-        Port=[row(name='p', interfaces=[interface('eth1')], qos=[]), port],
-        Bridge=[row(name='br-int', ports=[], datapath_type='netdev'),
+        Bridge=[row(name='br-int', datapath_type='netdev', ports=[row(
+            name='p', interfaces=[interface('eth1')], qos=[])]),
                 row(name='br-ex', ports=[port], datapath_type=datapath_type)],
         Open_vSwitch=[interface('', **{'system-id': 'h1', **mappings})])
 
@@ -82,11 +89,10 @@ def with_uplink(*qos, datapath_type='', **mappings):
     ({}, 'tap', ()), ({'hw-offload': 'true'}, 'tap', (kinds.OFFLOAD,)),
     ({'hw-offload': 'false'}, 'qr-1', (kinds.DVR,))])
 def test_ports_are_those_that_nova_marked(config, router, notes):
-    found = database(Open_vSwitch=[row(other_config=config)], Bridge=[],
-                     Interface=[
-                         interface('tap2', vm_uuid='b'), interface(router),
-                         interface('tap1', vm_uuid='a',
-                                   attached_mac='fa:16:3e:00:00:01')])
+    found = database(Open_vSwitch=[row(other_config=config)], Bridge=[
+        bridge(interface('tap2', vm_uuid='b'), interface(router)),
+        bridge(interface('tap1', vm_uuid='a',
+                         attached_mac='fa:16:3e:00:00:01'))])
     assert [(port.vm, port.dev, port.mac, port.notes)
             for port in found.read()] == [
         ('a', 'tap1', 'fa:16:3e:00:00:01', notes), ('b', 'tap2', '', notes)]
@@ -101,14 +107,8 @@ def test_sub_ports_of_a_trunk_are_ports():
         ('tpt-1', 'm10'), ('spt-2', 'm12'), ('spt-1', 'm11'))]
     whole = interface('spi-1', 'patch', attached_mac='m11')
 
-    def bridge(*interfaces):
-        return row(datapath_type='', ports=[
-            row(tag=[], other_config={}, external_ids={}, interfaces=[one])
-            for one in interfaces])
-
-    found = database(Open_vSwitch=[], Interface=[
-        first, second, other, *ends, whole], Bridge=[
-            bridge(first, *ends), bridge(second), bridge(other, whole)])
+    found = database(Open_vSwitch=[], Bridge=[
+        bridge(first, *ends), bridge(second), bridge(other, whole)])
     assert [(port.vm, port.dev, port.mac) for port in found.read()] == [
         ('v1', 'tap1', 'm10'), ('v1', 'tap1', 'm11'), ('v1', 'tap1', 'm12'),
         ('v2', 'tap2', 'm20'), ('v3', 'tap3', 'm30')]
@@ -125,7 +125,7 @@ def _tagged(network_type='', tag=(), peer='', datapath_type='netdev',
             external_ids={}),
         row(tag=[], interfaces=[], other_config={},
             external_ids=dict.fromkeys(localnet, 'provnet-1'))]
-    (found,) = database(Open_vSwitch=[], Interface=[tap1], Bridge=[row(
+    (found,) = database(Open_vSwitch=[], Bridge=[bridge(
         ports=ports, datapath_type=datapath_type)]).read()
     return found.notes
 
@@ -140,6 +140,24 @@ def _tagged(network_type='', tag=(), peer='', datapath_type='netdev',
     ({'tag': [7], 'datapath_type': ''}, ())])
 def test_tags_and_tunnels_are_told_in_userspace(found, notes):
     assert _tagged(**found) == notes
+
+
+def test_each_row_of_a_large_bridge_is_read_a_few_times():
+    """The library decodes a column each time that it is asked for."""
+    reads = []
+
+    class Port(types.SimpleNamespace):
+        def __getattribute__(self, name):
+            reads.append(name)
+            return super().__getattribute__(name)
+
+    ports = [Port(tag=[], other_config={}, external_ids={},
+                  interfaces=[interface(f'tap{number}', vm_uuid='a')])
+             for number in range(100)]
+    reads.clear()
+    assert len(database(Open_vSwitch=[], Bridge=[bridge(
+        ports=ports)]).read()) == 100
+    assert len(reads) <= 10 * len(ports)
 
 
 def test_where_a_device_is():
@@ -169,7 +187,7 @@ def test_a_qdisc_is_left_alone_once_it_is_said():
     (None, False), (OURS, False), (ovsdb.NOOP, True), (ovsdb.HTB, True)])
 def test_who_may_shape_the_uplink_as_well(kind, is_shared, of_ovn):
     found = with_uplink(*([] if kind is None else [qos(kind)]))
-    port = found.port_of('eth0')
+    _, port = found.place_of('eth0')
     other, uplink = port.interfaces
     other.external_ids = {'ovn-egress-iface': str(not of_ovn).lower()}
     uplink.external_ids = {'ovn-egress-iface': str(of_ovn).lower()}
@@ -207,7 +225,7 @@ def test_ovn_writes_the_row_of_its_bridges(mappings, is_ovns):
         if is_ovns:
             assert guard.sharer in (None, 'OVN')
         # It is not taken for a change by others.
-        port = found.port_of('eth0')
+        _, port = found.place_of('eth0')
         if asked:
             port.qos = [] if is_ovns else [qos(OURS)]
         found.changes += 1
@@ -277,7 +295,7 @@ def test_the_guard_sees_what_another_wrote():
     found.changes = 1
     assert not guard.was_lost()
     guard.ensure()
-    port = found._api.idl.tables['Port'].rows[1]
+    _, port = found.place_of('eth0')
     # What the guard wrote itself comes back later.
     assert not guard.was_lost()
     port.qos = [qos(OURS)]
@@ -294,8 +312,8 @@ def test_the_guard_sees_what_another_wrote():
 
 def test_ports_of_open_vswitch_are_those_of_a_switch():
     """Though their devices may have no master."""
-    found = database(Open_vSwitch=[], Bridge=[],
-                     Interface=[interface('lo', vm_uuid='a')])
+    found = database(Open_vSwitch=[],
+                     Bridge=[bridge(interface('lo', vm_uuid='a'))])
     ports = port_source.Ports(found, lambda: None)
     ports.read()
     assert [(port.dev, port.notes) for port in ports.ports] == [('lo', ())]
