@@ -73,8 +73,13 @@ def rows(policy: edge_policy.EdgePolicy | None,
 
 
 def table(shown: Iterable[tuple[str, ...]]) -> str:
-    """Return rows as an aligned text table with a header."""
-    lines = [_HEAD, *shown]
+    """Return rows as an aligned text table with a header.
+
+    Tenants name coflows: an escape sequence is not one of the terminal.
+    """
+    lines = [_HEAD, *([''.join(char if char.isprintable() else '?'
+                               for char in cell) for cell in row]
+                      for row in shown)]
     widths = [max(map(len, column)) for column in zip(*lines)]
     return '\n'.join('  '.join(
         cell.ljust(width) for cell, width in zip(line, widths)

@@ -88,6 +88,12 @@ def test_classes_of_no_policy_come_last(tree):
     assert {row[5] for row in found} == {units.format_rate(4000.0)}
 
 
+def test_a_name_of_a_tenant_says_nothing_to_the_terminal():
+    _, line = show.table([('7000:10', 'a\x1b[2J\x9b1mÄ\n', *'123456')]
+                         ).splitlines()
+    assert line.split()[:2] == ['7000:10', 'a?[2J?1mÄ?']
+
+
 def test_a_table_is_aligned():
     row = '7000:10', 'sort', '3', '5 M', '10 M', '4 M', '2 KB', '1'
     head, line = show.table([row]).splitlines()
