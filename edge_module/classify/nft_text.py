@@ -319,6 +319,11 @@ def delete_sets(names: Iterable[str]) -> str:
     return ''.join(f'delete set {TABLE} {name}\n' for name in names)
 
 
+def delete_table(hook: Hook) -> str:
+    """Return the command that deletes the table, of whichever hook."""
+    return f'delete table {TABLE}\n'
+
+
 def delete_port_chain(hook: Hook, dev: str, ifindex: int) -> str:
     """Return the commands that delete the chains and sets of a port."""
     found = f'delete chain {TABLE} {_chain_name(dev, ifindex)}\n'

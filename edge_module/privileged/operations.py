@@ -11,9 +11,11 @@ nft is given its own language rather than JSON: libnftables 1.0.6 cannot read
 ``typeof`` maps and dynamic sets as JSON, and a transaction has one language.
 """
 
+from collections.abc import Callable
 from collections.abc import Iterable
 import socket
 from typing import Annotated
+from typing import ClassVar
 from typing import Literal
 
 import msgspec
@@ -49,16 +51,23 @@ class _Operation(msgspec.Struct, frozen=True, tag=True, array_like=True,
 
 
 class _TcOperation(_Operation, frozen=True):
-    """A change of queues on one device, made by one rtnetlink message."""
+    """A change of queues on one device, made by one rtnetlink message.
+
+    :cvar build: makes the message of the fields.
+    """
 
     ifindex: IfIndex
+    build: ClassVar[Callable[..., wire.Message]]
+
+    def message(self) -> wire.Message:
+        """Return the netlink message of this change."""
+        return self.build(*msgspec.structs.astuple(self))
 
 
 class AddRoot(_TcOperation, frozen=True):
     """Put an HTB at the root of a device that has no qdisc of its own."""
 
-    def message(self) -> wire.Message:
-        return wire.root_qdisc(self.ifindex)
+    build = staticmethod(wire.root_qdisc)
 
 
 class Share(_TcOperation, frozen=True):
@@ -81,27 +90,21 @@ class SetClass(_TcOperation, frozen=True):
     """Create a class or change its parameters in place."""
 
     wanted: model.HtbClass
-
-    def message(self) -> wire.Message:
-        return wire.set_class(self.ifindex, self.wanted)
+    build = staticmethod(wire.set_class)
 
 
 class SetLeaf(_TcOperation, frozen=True):
     """Create the queue of a leaf class or change its limits in place."""
 
     wanted: model.HtbClass
-
-    def message(self) -> wire.Message:
-        return wire.set_leaf(self.ifindex, self.wanted)
+    build = staticmethod(wire.set_leaf)
 
 
 class DeleteClass(_TcOperation, frozen=True):
     """Delete a class and its queue."""
 
     minor: model.Minor
-
-    def message(self) -> wire.Message:
-        return wire.delete_class(self.ifindex, self.minor)
+    build = staticmethod(wire.delete_class)
 
 
 class AddIfb(_Operation, frozen=True):
@@ -114,17 +117,14 @@ class AddIfb(_Operation, frozen=True):
 class AddIngress(_TcOperation, frozen=True):
     """Create the qdisc that filters of received packets belong to."""
 
-    def message(self) -> wire.Message:
-        return redirect.ingress_qdisc(self.ifindex)
+    build = staticmethod(redirect.ingress_qdisc)
 
 
 class Redirect(_TcOperation, frozen=True):
     """Send every received packet through the intermediate device."""
 
     ifb: IfIndex
-
-    def message(self) -> wire.Message:
-        return redirect.redirect_all(self.ifindex, self.ifb)
+    build = staticmethod(redirect.redirect_all)
 
 
 class MatchPair(_TcOperation, frozen=True):
@@ -132,9 +132,7 @@ class MatchPair(_TcOperation, frozen=True):
 
     key: classify.Entry
     minor: model.Minor
-
-    def message(self) -> wire.Message:
-        return redirect.match_pair(self.ifindex, self.key, self.minor)
+    build = staticmethod(redirect.match_pair)
 
 
 class DeletePair(_TcOperation, frozen=True):
@@ -142,9 +140,7 @@ class DeletePair(_TcOperation, frozen=True):
 
     handle: _U32
     info: _U32
-
-    def message(self) -> wire.Message:
-        return redirect.delete_pair(self.ifindex, self.handle, self.info)
+    build = staticmethod(redirect.delete_pair)
 
 
 class SetRate(_Operation, frozen=True):
@@ -162,32 +158,41 @@ TcOperation = (AddRoot | Share | SetClass | SetLeaf | DeleteClass | AddIfb
                | AddIngress | Redirect | MatchPair | DeletePair | SetRate)
 
 
-class DeleteTable(_Operation, frozen=True):
+class _NftOperation(_Operation, frozen=True):
+    """A change of virtco's table, made by commands of nft.
+
+    :cvar build: makes the commands for a hook of the fields.
+    """
+
+    build: ClassVar[Callable[..., str]]
+
+    def commands(self, hook: nft_text.Hook) -> str:
+        """Return the commands for nft."""
+        return self.build(hook, *msgspec.structs.astuple(self))
+
+
+class DeleteTable(_NftOperation, frozen=True):
     """Delete the table of virtco."""
 
-    def commands(self, hook: nft_text.Hook) -> str:
-        return f'delete table {nft_text.TABLE}\n'
+    build = staticmethod(nft_text.delete_table)
 
 
-class AddTable(_Operation, frozen=True):
+class AddTable(_NftOperation, frozen=True):
     """Create the table without ports, rules and entries."""
 
-    def commands(self, hook: nft_text.Hook) -> str:
-        return hook.skeleton()
+    build = staticmethod(nft_text.Hook.skeleton)
 
 
-class ChangeMap(_Operation, frozen=True):
+class ChangeMap(_NftOperation, frozen=True):
     """Delete and add elements of a map from a class, port or destination."""
 
     kind: classify.SmallMap
     stale: list[classify.MapKey]
     fresh: list[tuple[classify.MapKey, model.Minor]]
-
-    def commands(self, hook: nft_text.Hook) -> str:
-        return nft_text.map_commands(hook, self.kind, self.stale, self.fresh)
+    build = staticmethod(nft_text.map_commands)
 
 
-class ChangeEntries(_Operation, frozen=True):
+class ChangeEntries(_NftOperation, frozen=True):
     """Delete and add entries of flows."""
 
     stale: list[classify.Entry]
@@ -206,25 +211,21 @@ class ChangeEntries(_Operation, frozen=True):
             *nft_text.element_commands(hook, 'add', self.fresh)))
 
 
-class SetRules(_Operation, frozen=True):
+class SetRules(_NftOperation, frozen=True):
     """Replace the rules for packets of flows."""
 
     names: list[nft_text.RuleName]
-
-    def commands(self, hook: nft_text.Hook) -> str:
-        return hook.set_rules(self.names)
+    build = staticmethod(nft_text.Hook.set_rules)
 
 
-class SetUnmanaged(_Operation, frozen=True):
+class SetUnmanaged(_NftOperation, frozen=True):
     """Replace the rules for packets of no flow."""
 
     follows: bool
-
-    def commands(self, hook: nft_text.Hook) -> str:
-        return hook.set_unmanaged(self.follows)
+    build = staticmethod(nft_text.Hook.set_unmanaged)
 
 
-class AttachPort(_Operation, frozen=True):
+class AttachPort(_NftOperation, frozen=True):
     """Classify the packets of a port.
 
     :ivar minor: minor of its own class.
@@ -233,22 +234,18 @@ class AttachPort(_Operation, frozen=True):
     dev: Device
     ifindex: IfIndex
     minor: model.Minor
-
-    def commands(self, hook: nft_text.Hook) -> str:
-        return nft_text.port_chain(hook, self.dev, self.ifindex, self.minor)
+    build = staticmethod(nft_text.port_chain)
 
 
-class DetachPort(_Operation, frozen=True):
+class DetachPort(_NftOperation, frozen=True):
     """Classify the packets of a port no longer."""
 
     dev: Device
     ifindex: IfIndex
-
-    def commands(self, hook: nft_text.Hook) -> str:
-        return nft_text.delete_port_chain(hook, self.dev, self.ifindex)
+    build = staticmethod(nft_text.delete_port_chain)
 
 
-class DeleteSet(_Operation, frozen=True):
+class DeleteSet(_NftOperation, frozen=True):
     """Delete a set of a port that is gone."""
 
     name: Annotated[str, msgspec.Meta(pattern=rf'\A{_OF_PORT}\Z')]
