@@ -11,6 +11,8 @@ restart of the database; everything here reads that replica.
 """
 
 from collections.abc import Callable
+from collections.abc import Iterator
+import contextlib
 from typing import Any
 from typing import NamedTuple
 
@@ -114,15 +116,27 @@ class OvsDb(base.PortSource):
             self._api.ovsdb_connection.stop(_TIMEOUT_S)
             self._api = None
 
+    def locked(self) -> contextlib.AbstractContextManager[Any]:
+        """Return a lock under which the replica stays as it is.
+
+        After a lost connection it is emptied and filled again, row by row.
+        """
+        lock: contextlib.AbstractContextManager[Any] = (
+            self.connected().ovsdb_connection.lock)
+        return lock
+
     def _rows(self, table: str) -> list[ovs_idl.Row]:
-        api = self.connected()
-        with api.ovsdb_connection.lock:
-            return list(api.idl.tables[table].rows.values())
+        return list(self.connected().idl.tables[table].rows.values())
 
     def read(self) -> tuple[classify.VmPort, ...]:
         """Return the interfaces that Nova or Neutron marked as a VM's, and
         the sub-ports of their trunks.
         """
+        with self.locked():
+            return tuple(sorted(self._ports(), key=lambda item: (
+                item.dev, item.mac)))
+
+    def _ports(self) -> Iterator[classify.VmPort]:
         bridges = [(bridge, [(port, item) for port in bridge.ports
                              for item in port.interfaces])
                    for bridge in self._rows('Bridge')]
@@ -130,7 +144,6 @@ class OvsDb(base.PortSource):
                        for row in self._rows('Open_vSwitch'))
         routes = any(item.name.startswith('qr-')
                      for _, ends in bridges for _, item in ends)
-        found = []
         for bridge, ends in bridges:
             # The bridge of a trunk has one VM's.
             sub_ports = [item.external_ids.get('attached-mac', '')
@@ -146,18 +159,17 @@ class OvsDb(base.PortSource):
                         bridge.datapath_type,
                         port.other_config.get('network_type', ''),
                         bool(port.tag), has_tunnels))
-                found += [classify.VmPort(ids['vm-uuid'], item.name, mac=mac,
+                for mac in (ids.get('attached-mac', ''), *sub_ports):
+                    yield classify.VmPort(ids['vm-uuid'], item.name, mac=mac,
                                           notes=notes)
-                          for mac in (ids.get('attached-mac', ''),
-                                      *sub_ports)]
-        return tuple(sorted(found, key=lambda item: (item.dev, item.mac)))
 
     def place_of(self, dev: str) -> tuple[ovs_idl.Row, ovs_idl.Row] | None:
         """Find bridge and port of a device; None where no bridge has it."""
-        return next(((bridge, port) for bridge in self._rows('Bridge')
-                     for port in bridge.ports
-                     if any(item.name == dev for item in port.interfaces)),
-                    None)
+        with self.locked():
+            return next((
+                (bridge, port) for bridge in self._rows('Bridge')
+                for port in bridge.ports
+                if any(item.name == dev for item in port.interfaces)), None)
 
     def datapath_of(self, dev: str) -> str | None:
         """Return a device's datapath, ``system`` or ``netdev``.
@@ -262,21 +274,22 @@ class OvsGuard:
         ``ovn-egress-iface`` by itself, under a row of type ``linux-noop``;
         later ones write a row of type ``linux-htb``.
         """
-        place = self.database.place_of(self.dev)
-        if place is None:
-            return None
-        bridge, port = place
-        is_ovns = self.database.is_ovns(bridge)
-        sharer, kind = None, ''
-        if port.qos:
-            row = port.qos[0]
-            kind = row.type
-            if kind == HTB or row.external_ids.get('owner') != _OWNER:
-                sharer = 'OVN' if is_ovns else f'Open vSwitch (QoS {kind})'
-        if any(item.external_ids.get('ovn-egress-iface') == 'true'
-               for item in port.interfaces if item.name == self.dev):
-            sharer = 'OVN'
-        return _Shaping(port.name, kind, sharer, is_ovns)
+        with self.database.locked():
+            place = self.database.place_of(self.dev)
+            if place is None:
+                return None
+            bridge, port = place
+            is_ovns = self.database.is_ovns(bridge)
+            sharer, kind = None, ''
+            for row in port.qos:
+                kind = row.type
+                if kind == HTB or row.external_ids.get('owner') != _OWNER:
+                    sharer = ('OVN' if is_ovns
+                              else f'Open vSwitch (QoS {kind})')
+            if any(item.external_ids.get('ovn-egress-iface') == 'true'
+                   for item in port.interfaces if item.name == self.dev):
+                sharer = 'OVN'
+            return _Shaping(port.name, kind, sharer, is_ovns)
 
     def remove(self) -> bool:
         """Undo :meth:`ensure`; return False when there was nothing."""
