@@ -6,7 +6,7 @@ Nova writes ``vm-uuid`` and ``attached-mac`` into an interface's
 ``external_ids`` when it plugs a VM. Addresses stand nowhere in there, so that
 a flow of a VM is looked for at all of its ports.
 
-The library keeps a replica of four tables up to date by itself, also over a
+The library keeps a replica of five tables up to date by itself, also over a
 restart of the database; everything here reads that replica.
 """
 
@@ -19,6 +19,7 @@ from typing import NamedTuple
 from oslo_log import log as logging
 from ovs.db import idl as ovs_idl
 from ovsdbapp.backend.ovs_idl import connection
+from ovsdbapp.backend.ovs_idl import idlutils
 from ovsdbapp.schema.open_vswitch import impl_idl
 
 from edge_module.classify import classified as classify
@@ -28,7 +29,14 @@ from virtco import exception
 
 LOG = logging.getLogger(__name__)
 
-_TABLES = ('Open_vSwitch', 'Bridge', 'Port', 'Interface', 'QoS')
+# Columns that are announced, by table: Open vSwitch writes counters of all
+# interfaces every five seconds, which would be read each time.
+_COLUMNS = {'Open_vSwitch': ('other_config', 'external_ids'),
+            'Bridge': ('name', 'datapath_type', 'ports'),
+            'Port': ('name', 'interfaces', 'qos', 'tag', 'other_config',
+                     'external_ids'),
+            'Interface': ('name', 'type', 'external_ids'),
+            'QoS': ('type', 'external_ids')}
 _TUNNELS = ('geneve', 'gre', 'stt', 'vxlan')
 # Neutron's name for the end of a sub-port in the bridge of its trunk.
 _SUB_PORT = 'spt-'
@@ -102,8 +110,10 @@ class OvsDb(base.PortSource):
         return self._api
 
     def _new_api(self) -> _Api:
-        replica = _Replica.from_server(
-            self.address, 'Open_vSwitch', helper_tables=_TABLES)
+        helper = idlutils.get_schema_helper(self.address, 'Open_vSwitch')
+        for table, columns in _COLUMNS.items():
+            helper.register_columns(table, [*columns])
+        replica = _Replica(self.address, helper)
         replica.changed = self._changed
         return _Api(connection.Connection(replica, _TIMEOUT_S), start=False)
 

@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from edge_module.ports import kinds
+from edge_module.ports import ovsdb
 from edge_module.privileged import kernel_calls as kernel
 from edge_module.qdisc import htb
 from edge_module.tcplan import minors
@@ -101,6 +102,24 @@ def test_a_sub_port_of_a_trunk_is_a_port(site):
             for port in report['ports']] == [
         (a.uuid, a.dev, f'02:00:00:00:0{number}:01', [])
         for number in (0, 1)]
+
+
+def test_counters_of_interfaces_are_no_news(site):
+    bed, switch, _, _ = site
+    a = bed.add_vm('h1')
+    switch.plug(a)
+    switch.stop_vswitchd()
+    database = ovsdb.OvsDb(switch.address)
+    try:
+        assert [port.vm for port in database.read()] == [a.uuid]
+        before = database.token()
+        for column in ('statistics:rx_bytes=7', 'external_ids:vm-uuid=b'):
+            switch.vsctl('--no-wait', 'set', 'interface', a.dev, column)
+        beds.wait_for(lambda: database.token() != before, 10, 'the change')
+        assert database.token() == before + 1
+        assert [port.vm for port in database.read()] == ['b']
+    finally:
+        database.close()
 
 
 def test_ports_come_and_go_by_events(site):

@@ -255,8 +255,11 @@ def test_only_the_own_row_is_taken_away():
 def test_changes_are_counted_and_told(monkeypatch):
     found = database()
     replica = types.SimpleNamespace()
-    monkeypatch.setattr(ovsdb._Replica, 'from_server',
-                        lambda *_args, **_values: replica)
+    helper = types.SimpleNamespace(register_columns=lambda *_: None)
+    monkeypatch.setattr(ovsdb.idlutils, 'get_schema_helper',
+                        lambda *_: helper)
+    notify = ovsdb._Replica.notify
+    monkeypatch.setattr(ovsdb, '_Replica', lambda *_: replica)
     monkeypatch.setattr(ovsdb.connection, 'Connection', lambda *_: None)
     monkeypatch.setattr(ovsdb, '_Api', lambda connection, start: (
         'api', connection, start))
@@ -264,7 +267,7 @@ def test_changes_are_counted_and_told(monkeypatch):
     assert found._new_api() == ('api', None, False)
     told = []
     found.notify(lambda: told.append(found.token()))
-    ovsdb._Replica.notify(replica, 'update', None)
+    notify(replica, 'update', None)
     assert told == [1] and found.token() == 1
 
 
