@@ -18,6 +18,8 @@ from virtco.wire import fields
 
 MOST_COFLOWS = 10_000
 MOST_PAIRS = 100_000
+#: Destinations of all coflows together: a qdisc has no more classes.
+MOST_CHILDREN = 65_535
 #: Length of a window of a bulk connection.
 WINDOW_S = 0.01
 RoundTrip = Annotated[float, msgspec.Meta(ge=0, le=3600)]

@@ -124,3 +124,32 @@ def test_the_time_is_told_with_what_changed(changes):
     delta = deltas.diff(before, after)
     assert deltas.patch(before, delta) == after
     assert delta.set.boot_ms == 6
+
+
+def _coflows(*ids, n_destinations=0):
+    return deltas.Delta(rows=deltas.Rows(deltas.CoflowRows(set=tuple(
+        reports.CoflowCounters(one, 1, destinations=(
+            reports.DestinationCounter('h', 1),) * n_destinations)
+        for one in ids))))
+
+
+def _pairs(*ports):
+    return deltas.Delta(rows=deltas.Rows(pairs=deltas.PairRows(set=tuple(
+        reports.PairCounter('1.1.1.1', '2.2.2.2', 1, dst_port=port)
+        for port in ports))))
+
+
+@pytest.mark.parametrize(('first', 'second', 'field'), [
+    (_coflows('a', 'b', 'c'), _coflows('d'), 'rows.coflows'),
+    (_pairs(1, 2, 3), _pairs(4), 'rows.pairs'),
+    (_coflows('a', n_destinations=4), _coflows('b', n_destinations=1),
+     'rows.coflows')])
+def test_many_deltas_add_no_more_than_a_report_may_have(
+        monkeypatch, first, second, field):
+    monkeypatch.setattr(deltas, 'LISTS', {'coflows': 3, 'pairs': 3})
+    monkeypatch.setattr(reports, 'MOST_CHILDREN', 4)
+    report = deltas.patch(made.report(), first)
+    with pytest.raises(exception.Invalid) as caught:
+        deltas.patch(report, second)
+    assert caught.value.kwargs['field'] == field
+    assert deltas.patch(report, first) == report
