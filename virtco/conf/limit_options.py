@@ -22,7 +22,8 @@ Largest number of flows in all matrices of one group.
 Largest number of live groups of one project.
 """),
     cfg.IntOpt('max_registered_per_project', default=1000, min=1, help="""
-Largest number of registered matrices of one project.
+Largest number of registered matrices of one project. Together they have
+2,000,000 flows at most.
 """),
     cfg.IntOpt('max_flows_per_project', default=200_000, min=1, help="""
 Largest number of flows in all live groups of one project.

@@ -15,6 +15,10 @@ from virtco.db import models
 KEPT_EVENTS = 1000
 #: Values of an IN; of more, all rows are read.
 MOST_IN = 500
+#: Options of a query for coflows that wants neither matrix nor progress, which
+#: may have a megabyte each.
+WITHOUT_MATRIX = (orm.defer(models.Coflow.tm),
+                  orm.defer(models.Coflow.progress))
 
 
 def list_coflows(session: orm.Session, *, project_id: str | None = None,
@@ -28,9 +32,8 @@ def list_coflows(session: orm.Session, *, project_id: str | None = None,
     :param before: only older coflows than this one; None: all.
     """
     age = (models.Coflow.created_at, models.Coflow.position, models.Coflow.id)
-    query = sa.select(models.Coflow).options(
-        orm.defer(models.Coflow.tm), orm.defer(models.Coflow.progress)
-    ).order_by(*(column.desc() for column in age)).limit(limit)
+    query = sa.select(models.Coflow).options(*WITHOUT_MATRIX).order_by(
+        *(column.desc() for column in age)).limit(limit)
     if before is not None:
         # The first condition is for the index, which pairs do not use.
         query = query.where(
@@ -56,12 +59,14 @@ def coflow_names(session: orm.Session, ids: list[str]
                 models.Coflow.project_id).where(models.Coflow.id.in_(ids)))}
 
 
-def count_registered(session: orm.Session, project_id: str) -> int:
-    """Count the matrices that a project has registered."""
-    return session.scalar(
-        sa.select(sa.func.count()).select_from(models.Coflow).where(
+def count_registered(session: orm.Session, project_id: str
+                     ) -> tuple[int, int]:
+    """Count the matrices that a project has registered, and their flows."""
+    count, n_flows = session.execute(sa.select(
+        sa.func.count(), sa.func.sum(models.Coflow.n_flows)).where(
             models.Coflow.project_id == project_id,
-            models.Coflow.group_id.is_(None))) or 0
+            models.Coflow.group_id.is_(None))).one()
+    return count, int(n_flows or 0)
 
 
 def list_hosts(session: orm.Session) -> list[models.Host]:

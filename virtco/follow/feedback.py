@@ -87,9 +87,10 @@ class Feedback:
             groups = db_groups.by_id(session,
                                      models.Group.retired_at.is_(None))
             coflows: dict[str | None, list[models.Coflow]] = {}
-            for coflow in session.scalars(sa.select(models.Coflow).where(
-                    models.Coflow.group_id.in_(list(groups))).order_by(
-                        models.Coflow.position)):
+            for coflow in session.scalars(sa.select(models.Coflow).options(
+                    *records.WITHOUT_MATRIX).where(
+                        models.Coflow.group_id.in_(list(groups))).order_by(
+                            models.Coflow.position)):
                 coflows.setdefault(coflow.group_id, []).append(coflow)
             unplanned = records.latest_events(
                 session, (reasons.IGNORED, reasons.NEUTRAL),

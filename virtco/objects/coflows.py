@@ -31,6 +31,8 @@ from virtco.state import summary
 from virtco.wire import coflow_bodies as wire
 
 EVENTS_SHOWN = 20
+#: Flows of all matrices that a project has registered, 50 MB in the database.
+MOST_REGISTERED_FLOWS = 2_000_000
 #: Rows that a search for coflows of a state reads at a time, at least.
 LEAST_PAGE = 500
 NO_SCHEDULE = live.Schedule(0.0, ())
@@ -216,10 +218,16 @@ class Coflows:
         most = self._conf.limits.max_registered_per_project
 
         def save(session: orm.Session) -> None:
-            if records.count_registered(session, project_id) >= most:
-                raise exception.QuotaExceeded(
-                    field='registered matrices', value=most + 1,
-                    limit=f'at most {most} per project')
+            n_matrices, n_flows = records.count_registered(session,
+                                                           project_id)
+            for field, value, limit in (
+                    ('registered matrices', n_matrices + 1, most),
+                    ('flows of registered matrices',
+                     n_flows + coflow.n_flows, MOST_REGISTERED_FLOWS)):
+                if value > limit:
+                    raise exception.QuotaExceeded(
+                        field=field, value=value,
+                        limit=f'at most {limit} per project')
             session.add(coflow)
             if ignored := hint_matrix.self_flows(coflows):
                 records.add_event(
@@ -305,7 +313,8 @@ def _stored_as(state: str | None, retired: bool) -> Collection[str]:
 
 
 def _get(session: orm.Session, coflow_id: str) -> models.Coflow:
-    coflow = session.get(models.Coflow, coflow_id)
+    coflow = session.get(models.Coflow, coflow_id,
+                         options=records.WITHOUT_MATRIX)
     if coflow is None:
         raise exception.NotFound(what='Coflow', id=coflow_id)
     return coflow

@@ -60,8 +60,8 @@ def test_coflows_are_listed_the_newest_last(session):
     _add(session, made.member('p-a', 0, display_name='vm'))
     assert listed(server='vm') == ['1', '2', '3']
     assert listed(server='v') == []
-    assert records.count_registered(session, 'p') == 1
-    assert records.count_registered(session, 'q') == 0
+    assert records.count_registered(session, 'p') == (1, 1)
+    assert records.count_registered(session, 'q') == (0, 0)
     assert records.coflow_names(session, ['1', '4', 'x']) == {
         '1': ('c', 'p'), '4': ('c', 'q')}
 

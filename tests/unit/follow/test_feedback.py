@@ -3,6 +3,7 @@
 """What tenants read on their servers."""
 
 import pytest
+import sqlalchemy as sa
 
 from tests.unit.db import conftest as db_fixtures
 from tests.unit.db import test_db
@@ -47,6 +48,15 @@ def told(database):
                            state=states.MemberState.RESERVED),
             test_db.coflow('p-sort', cct_s=2.0)])
     return feedback.Feedback(database, Nova(), lambda: NOW_S)
+
+
+def test_no_matrix_is_read_to_tell_times(told, database):
+    asked = []
+    sa.event.listen(database.engine, 'before_cursor_execute',
+                    lambda *args: asked.append(args[2]))
+    assert told.wanted()
+    assert any('coflows.cct_s' in one for one in asked)
+    assert not any('coflows.tm' in one for one in asked)
 
 
 def ignored(database, uuid, why, at=NOW_S, kind='hint_ignored'):

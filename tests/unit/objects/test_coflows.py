@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 
 from tests.unit import plain
 from tests.unit import stored
@@ -270,6 +271,26 @@ def test_a_project_registers_so_many(bench):
         bench.coflows.register('p', 'x', MATRIX)
     assert caught.value.kwargs['value'] == 3
     assert bench.coflows.register('q', 'x', MATRIX)
+
+
+def test_no_matrix_is_read_to_show_a_coflow(bench):
+    asked = []
+    sa.event.listen(bench.database.engine, 'before_cursor_execute',
+                    lambda *args: asked.append(args[2]))
+    assert bench.show()
+    assert bench.coflows.project_of('c-p-a') == 'p'
+    assert not any('coflows.tm' in one for one in asked)
+
+
+def test_a_project_registers_so_many_flows(bench, monkeypatch):
+    monkeypatch.setattr(coflows, 'MOST_REGISTERED_FLOWS', 5)
+    bench.coflows.register('p', 'x', MATRIX)
+    with pytest.raises(exception.QuotaExceeded) as caught:
+        bench.coflows.register('p', 'x', MATRIX)
+    assert caught.value.kwargs == {
+        'field': 'flows of registered matrices', 'value': 6,
+        'limit': 'at most 5 per project'}
+    bench.coflows.register('p', 'x', [[0, 1], [1, 0]])
 
 
 def test_class_and_weight_are_set(bench):
