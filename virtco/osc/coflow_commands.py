@@ -268,7 +268,10 @@ class CreatePlan(base.Lister):
 
     def _body(self, args: Any) -> dict[str, Any]:
         if args.file is not None:
-            body: dict[str, Any] = self.read_json('file', args.file)
+            body = self.read_json('file', args.file)
+            if not isinstance(body, dict):
+                raise exception.Invalid(field='file', value=args.file,
+                                        limit='a JSON object with groups')
             return body
         if args.tm is None or args.flavor is None:
             raise osc_exceptions.CommandError(

@@ -54,7 +54,7 @@ class Top(base.Command):
     def take_action(self, args: Any) -> None:
         for field, value, least in (('--interval', args.interval, 0.5),
                                     ('--rows', args.rows, 1)):
-            if value < least:
+            if not value >= least:  # nor NaN
                 raise exception.Invalid(field=field, value=value,
                                         limit=f'at least {least}')
         client = self.client

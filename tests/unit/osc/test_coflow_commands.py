@@ -235,8 +235,9 @@ def test_a_plan_of_a_file(tmp_path):
     path.write_text('{"groups": []}')
     _, told, body = _planned(_plan(gap=None), str(path))
     assert body == {'groups': []} and 'gap unknown;' in told[0]
-    path.write_text('{')
-    for name in str(path), '/none/plan.json':
+    for text, name in (('{', str(path)), ('[]', str(path)),
+                       ('', '/none/plan.json')):
+        path.write_text(text)
         with pytest.raises(exception.Invalid, match=name):
             controller.run(coflow.CreatePlan, controller.Controller(), name)
 

@@ -81,7 +81,7 @@ def test_the_first_look_tells_of_an_outage_by_its_error():
 
 
 @pytest.mark.parametrize('argv', [
-    ('--interval', '0.49'), ('--rows', '0'),
+    ('--interval', '0.49'), ('--interval', 'nan'), ('--rows', '0'),
     ('--rows', '0', '--interval', '0.5')])
 def test_options_that_are_refused(argv):
     with pytest.raises(exception.Invalid, match=argv[0]):
