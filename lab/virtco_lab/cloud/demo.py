@@ -156,16 +156,16 @@ def _send(layout: layouts.Layout, groups: tuple[Group, ...],
         for server in accounts.connect(layout).compute.servers(
             all_projects=True, status='ACTIVE')
         for ips in server.addresses.values() for ip in ips])
-    flows, hosts = [], {}
+    flows, ends = [], []
     for number, group in enumerate(groups):
         # Nova numbers the servers of a request from 1.
         vms = sorted((row for row in servers
                       if row[0].rpartition('-')[0] == group.name),
                      key=lambda row: int(row[0].rpartition('-')[2]))
-        for name, uuid, host, _ip in vms:
-            hosts[layout.vm_namespace(uuid)] = host
+        for name, _uuid, host, _ip in vms:
             out.print(f'  {name} on {host}', highlight=False)
         for src, dst, size_bytes in _pairs(group):
+            ends.append((vms[src][2], vms[dst][2]))
             flows.append(traffic.FlowSpec(
                 number, layout.vm_namespace(vms[src][1]),
                 layout.vm_namespace(vms[dst][1]), vms[dst][3],
@@ -175,7 +175,7 @@ def _send(layout: layouts.Layout, groups: tuple[Group, ...],
     out.print(f'sending {units.format_size(total_bytes)} …')
     job = traffic.Job(
         (0.0,) * len(groups), tuple(flows),
-        window_bytes=traffic.window_bytes(flows, hosts, layout.rate_bps))
+        window_bytes=traffic.window_bytes(ends, layout.rate_bps))
     with transfers.Transfer(job, layout.home / 'traffic.log') as transfer:
         return list(transfer.run().ccts_s)
 

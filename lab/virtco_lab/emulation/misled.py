@@ -8,7 +8,6 @@ of the capacity of the links. The VMs exist before; each coflow is a project of
 its own.
 """
 
-import collections
 from collections.abc import Mapping
 from collections.abc import Sequence
 import itertools
@@ -111,10 +110,7 @@ def _window_bytes(coflows: Sequence[claims.Coflow],
                   hosts: Mapping[str, Sequence[str]], scale: cases.Scale
                   ) -> int:
     """Return the testbed's window, see :func:`traffic.window_bytes`."""
-    links = collections.Counter(
-        end for one in coflows for flow in one.coflow.flows
-        for at in [hosts[one.coflow.name]]
-        if at[flow.src] != at[flow.dst]
-        for end in ((at[flow.src], 'out'), (at[flow.dst], 'in')))
-    return traffic.shared_window_bytes(max(links.values(), default=1),
-                                       scale.rate_bps)
+    return traffic.window_bytes(
+        ((at[flow.src], at[flow.dst]) for one in coflows
+         for at in [hosts[one.coflow.name]] for flow in one.coflow.flows),
+        scale.rate_bps)

@@ -195,7 +195,7 @@ def job_of(testbed: testbed_module.Testbed, coflows: collections.abc.Iterable[
     :param local_bytes: most that a flow inside of a host sends.
     """
     flows = []
-    pairs = set()
+    ends = []
     for number, (coflow, servers) in enumerate(coflows):
         ports = testbed.ports(servers)
         for flow in coflow.flows:
@@ -203,17 +203,16 @@ def job_of(testbed: testbed_module.Testbed, coflows: collections.abc.Iterable[
             local, size_bytes = src.host == dst.host, flow.size_bytes
             if local and local_bytes is not None:
                 size_bytes = min(size_bytes, local_bytes)
-            pairs.add((src, dst))
+            ends.append((src, dst))
             flows.append(traffic.FlowSpec(
                 number, src.namespace, dst.namespace, dst.address,
                 coflow.dst_port or _DEFAULT_PORT, max(1, round(size_bytes)),
                 src.host if local else None))
-    testbed.fabric.introduce(pairs)
+    testbed.fabric.introduce(ends)
     return traffic.Job(
         starts_s, tuple(flows), local_bps=local_bps,
         window_bytes=traffic.window_bytes(
-            flows, {port.namespace: port.host
-                    for port in testbed.fabric.vms.values()},
+            ((src.host, dst.host) for src, dst in ends),
             testbed.bed.link_bps))
 
 

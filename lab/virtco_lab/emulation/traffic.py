@@ -113,8 +113,7 @@ class Outcome(msgspec.Struct, frozen=True, tag='done'):
     timeline: tuple[tuple[int, ...], ...]
 
 
-def window_bytes(flows: collections.abc.Sequence[FlowSpec],
-                 hosts: collections.abc.Mapping[str, str],
+def window_bytes(ends: collections.abc.Iterable[tuple[str, str]],
                  rate_bps: float) -> int:
     """Return a receive window with which flows queue for _QUEUE_S at most.
 
@@ -122,15 +121,13 @@ def window_bytes(flows: collections.abc.Sequence[FlowSpec],
     a link equally. With losses the shares would be random, and so would the
     end of the last flow, which is the coflow's end.
 
-    :param hosts: namespace of a VM -> its hypervisor.
+    :param ends: hypervisors of each flow's sender and receiver.
     :param rate_bps: rate of an uplink.
     """
     links = collections.Counter(
-        end for flow in flows if flow.local_host is None
-        for end in ((hosts[flow.src_namespace], 'out'),
-                    (hosts[flow.dst_namespace], 'in')))
-    most = max(links.values(), default=1)
-    return shared_window_bytes(most, rate_bps)
+        link for src, dst in ends if src != dst
+        for link in ((src, 'out'), (dst, 'in')))
+    return shared_window_bytes(max(links.values(), default=1), rate_bps)
 
 
 def shared_window_bytes(n_flows: int, rate_bps: float) -> int:

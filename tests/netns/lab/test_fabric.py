@@ -170,7 +170,8 @@ def test_many_flows_end_when_fair_shares_say(make_fabric, tmp_path):
              for k, coflow in enumerate(coflows) for flow in coflow.flows]
     fabric.introduce((a, b) for a in vms for b in vms if a != b)
     outcome = _send(flows, tmp_path, window_bytes=traffic.window_bytes(
-        flows, {vm.namespace: vm.host for vm in vms}, RATE_BPS))
+        [(hosts[flow.src], hosts[flow.dst]) for coflow in coflows
+         for flow in coflow.flows], RATE_BPS))
     expected = prediction.simulate_tcp(
         [prediction.Placed(coflow, hosts) for coflow in coflows],
         dict.fromkeys(set(hosts), RATE_BPS * PAYLOAD_SHARE))

@@ -180,12 +180,9 @@ def test_a_rate_that_just_fits_is_chosen():
 
 def test_windows_of_a_link_fit_into_a_short_queue():
     def window(n_flows, rate_bps):
-        flows = [traffic.FlowSpec(0, f's{i}', f'd{i}', '', 1, 1)
-                 for i in range(n_flows)]
-        flows += [traffic.FlowSpec(0, 's0', 's1', '', 1, 1, 'h0')] * 100
-        hosts = {f's{i}': 'h0' for i in range(n_flows)}
-        hosts |= {f'd{i}': f'h{i + 1}' for i in range(n_flows)}
-        return traffic.window_bytes(flows, hosts, rate_bps)
+        return traffic.window_bytes([
+            *(('h0', f'h{i + 1}') for i in range(n_flows)),
+            *[('h0', 'h0')] * 100], rate_bps)
 
     assert window(1, 50e6) == traffic.MAX_WINDOW_BYTES
     assert window(16, 50e6) == int(50e6 / 8 * 0.08 / 16)
