@@ -17,6 +17,7 @@ from typing import Any
 from virtco import exception
 from virtco_lab.emulation import fabric
 from virtco_lab.emulation import namespaces
+from virtco_lab.emulation import process
 from virtco_tenant.cast import peers
 from virtco_tenant.cast import swarm
 from virtco_tenant.cast import torrents
@@ -122,8 +123,9 @@ def _start(racks: fabric.Fabric, names: Sequence[str],
                 others=scheme.others))
         stack.callback(made.end)
         transfers[name] = made
-    while not all(one.ready for one in transfers.values()):
-        time.sleep(_WATCH_S)
+    process.wait_until(
+        lambda: all(one.ready for one in transfers.values()),
+        'the start of every transfer', interval_s=_WATCH_S)
     return transfers
 
 

@@ -107,8 +107,17 @@ def test_a_file_goes_from_the_first_to_all_others(cast):
     assert Transfer.made['c'].given == (False, '10.0.0.2', {})
     assert all(one.is_ended for one in Transfer.made.values())
     assert all(not one.directory.exists() for one in Transfer.made.values())
-    # Until all are ready.
-    assert cast.waits_s[:2] == [0.05, 0.05]
+    # All are ready by then.
+    assert all(one.looked > 2 for one in Transfer.made.values())
+
+
+def test_a_transfer_that_does_not_start_is_told(cast, monkeypatch):
+    monkeypatch.setattr(Transfer, 'ready', False)
+    monkeypatch.setattr(casts.process.patience, 'IdleClock', lambda _: (
+        types.SimpleNamespace(note=lambda _: None, read_s=lambda: 61.0)))
+    with pytest.raises(casts.process.NotReady, match='start of every trans'):
+        cast.run()
+    assert all(one.is_ended for one in Transfer.made.values())
 
 
 def test_members_are_told_of_their_neighbours_twice_a_second(cast):
