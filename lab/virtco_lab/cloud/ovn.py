@@ -19,6 +19,8 @@ from virtco_lab.emulation import namespaces
 
 _DATAPATH = 'netdev'
 _PROVIDER_BRIDGE = 'br-ex'
+#: Time after which a question to a switch has failed.
+_DONE_S = 120
 
 
 def central(layout: layouts.Layout) -> list[daemons.Daemon]:
@@ -88,8 +90,12 @@ def unplug(layout: layouts.Layout, host: str, uuid: str) -> None:
 
 
 def _vsctl(layout: layouts.Layout, host: str, *words: str) -> str:
-    """Run ``ovs-vsctl`` for a hypervisor, until it is done."""
-    return _run('ovs-vsctl', '--retry', f'--db={layout.ovsdb(host)}', *words)
+    """Run ``ovs-vsctl`` for a hypervisor, until it is done.
+
+    :raises subprocess.CalledProcessError: when it is not done in time.
+    """
+    return _run('ovs-vsctl', '--retry', f'--timeout={_DONE_S}',
+                f'--db={layout.ovsdb(host)}', *words)
 
 
 def _run(*argv: str) -> str:

@@ -68,8 +68,8 @@ def test_a_chassis_takes_the_place_of_the_bridge(cloud, tmp_path):
     gone, vsctl, *address = cloud.said
     assert gone == 'ip -n netns2 link delete br-int'
     first, *rest = vsctl.split(' -- ')
-    assert first == (f'ovs-vsctl --retry --db=unix:{tmp_path}/ovsdb-compute2'
-                     '/db.sock init')
+    assert first == ('ovs-vsctl --retry --timeout=120 '
+                     f'--db=unix:{tmp_path}/ovsdb-compute2/db.sock init')
     assert rest[:6] == [
         'add-br br-int', 'set bridge br-int datapath_type=netdev',
         'add-br br-ex', 'set bridge br-ex datapath_type=netdev',
