@@ -28,6 +28,7 @@ from virtco_lab.emulation import hinted
 from virtco_lab.emulation import measured
 from virtco_lab.emulation import mpi
 from virtco_lab.emulation import namespaces
+from virtco_lab.emulation import orchestra
 from virtco_lab.emulation import reproduce
 from virtco_lab.emulation import training
 from virtco_lab.sim import workloads
@@ -41,19 +42,17 @@ _MIN_RATE_BPS = 5e6
 _MAX_RATE_BPS = 1e9
 _RATE_BPS = 50e6
 _DEFAULT_SLOW_HOST = 'h1'
-#: They want libtorrent.
-_CASTS = ('orchestra-3', 'orchestra-9', 'orchestra-10', 'orchestra-11',
-          'orchestra-12', 'orchestra-17')
 _TEST_CASES: Mapping[str, extent.Figure] = collections.ChainMap(
     hinted.FIGURES, reproduce.FIGURES)
 #: Options that only test cases have, and their values by default.
 _OF_TEST_CASES = {'hosts': 8, 'first_seed': 0, 'shape': 'medium'}
 _ALL = 'all'
 _FIGURES: Mapping[str, extent.Figure] = collections.ChainMap(
-    measured.FIGURES, broadcast.FIGURES, mpi.FIGURES, training.FIGURES)
+    measured.FIGURES, broadcast.FIGURES, mpi.FIGURES, training.FIGURES,
+    orchestra.FIGURES)
 #: Where it is not _RATE_BPS: 20 receivers of a cast fit on two processors.
 _RATES_BPS = {**dict.fromkeys(_TEST_CASES, 20e6),
-              **dict.fromkeys(_CASTS, 10e6),
+              **dict.fromkeys(orchestra.FIGURES, 10e6),
               **dict.fromkeys(training.FIGURES, training.RATE_BPS)}
 
 
@@ -131,7 +130,7 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
 
 def _add_reproduce(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        'figure', choices=[*_TEST_CASES, *_FIGURES, *_CASTS])
+        'figure', choices=[*_TEST_CASES, *_FIGURES])
     parser.add_argument(
         '--rate', type=_rate, metavar='RATE', help=(
             'of each uplink, both ways (default 50Mbit, of a test case and of '
@@ -175,17 +174,13 @@ def _reproduce(arguments: argparse.Namespace) -> int:
                 limit=f'nothing for {name}, which has no test cases')
     capability.check()
     namespaces.sweep()
-    figures = _TEST_CASES if is_case else _FIGURES
-    if name in _CASTS:
-        from virtco_lab.emulation import orchestra
-        figures = orchestra.FIGURES
     options = extent.Options(
         arguments.rate or _RATES_BPS.get(name, _RATE_BPS), tuple(range(
             arguments.first_seed, arguments.first_seed + arguments.seeds)),
         arguments.check, arguments.hosts, workloads.SHAPES
         if arguments.shape == _ALL else (arguments.shape,), arguments.output)
-    found = figures[name](options, display.Display(
-        rich.console.Console(stderr=True)))
+    found = (_TEST_CASES if is_case else _FIGURES)[name](
+        options, display.Display(rich.console.Console(stderr=True)))
     present.show(found, arguments.output, arguments.json)
     if arguments.write:
         document.write_measured(

@@ -251,8 +251,7 @@ def figure(monkeypatch, machine, tmp_path):
         made.shown.append(shown)
         return found
 
-    orchestra = pytest.importorskip('virtco_lab.emulation.orchestra')
-    for known in (*emulate._FIGURES.maps, orchestra.FIGURES):
+    for known in emulate._FIGURES.maps:
         for name in known:
             monkeypatch.setitem(known, name, make)
     made.run = lambda name, *words: emulate.main(
