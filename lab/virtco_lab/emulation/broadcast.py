@@ -14,7 +14,9 @@ from collections.abc import Sequence
 import contextlib
 import dataclasses
 import functools
+import itertools
 import os
+import statistics
 import threading
 import time
 
@@ -32,6 +34,7 @@ from virtco_lab.emulation import starvation
 from virtco_lab.sim import clouds
 from virtco_lab.sim.figures import outcome
 from virtco_lab.sim.figures import rpca_dynamics
+from virtco_lab.sim.figures import samples
 
 Matrix = clouds.Matrix
 
@@ -104,33 +107,20 @@ def n_snapshots(options: extent.Options) -> int:
     return SNAPSHOTS // 2 if options.short else SNAPSHOTS
 
 
-@dataclasses.dataclass(slots=True)
-class Found:
-    """Times of a seed's broadcasts.
-
-    :ivar error: median relative error of the rates that were estimated.
-    :ivar measured_s: seconds of each broadcast, by series.
-    :ivar expected_s: seconds by the model, likewise.
-    """
-
-    error: float
-    measured_s: dict[str, list[float]] = dataclasses.field(
-        default_factory=dict)
-    expected_s: dict[str, list[float]] = dataclasses.field(
-        default_factory=dict)
-    waited: list[float] = dataclasses.field(default_factory=list)
-    n_repeated: int = 0
-
-
 def figure(kind: Kind, options: extent.Options, display: displays.Display
            ) -> outcome.Outcome:
     """Measure broadcasts by tree, relative to that by the binomial tree."""
-    found = []
+    found = samples.Samples(options.seeds)
     mesh = mesh_module.Mesh(N_HOSTS, options.rate_bps)
     with mesh.built():
         for seed in options.seeds:
-            found.append(_seed(kind, mesh, seed, options, display))
-    return _shown(kind, found, options)
+            _seed(kind, mesh, seed, options, display, found)
+    columns, rows, panels = _TABLE(found)
+    return outcome.Outcome(
+        f'emulated-{kind.name}',
+        f'Broadcast along trees with real TCP, {kind.title}', tuple(columns),
+        tuple(map(tuple, rows)), tuple(panels), _notes(kind, found, options),
+        _unmet(kind, found))
 
 
 FIGURES: dict[str, extent.Figure] = {
@@ -138,34 +128,44 @@ FIGURES: dict[str, extent.Figure] = {
     for kind in (CHANGING, CONSTANT)}
 
 
-def _unmet(kind: Kind, found: Sequence[Found]) -> tuple[str, ...]:
+def _unmet(kind: Kind, found: samples.Samples) -> tuple[str, ...]:
     """List unmet expectations: faster trees, and a model that predicts them.
     """
     unmet = []
-    mean_s = {name: float(np.mean([one.measured_s[name] for one in found]))
-              for name in kind.series}
-    ratio = mean_s[kind.faster] / mean_s['baseline']
+    ratio = found.mean(kind.faster, 's') / found.mean('baseline', 's')
     if ratio > 0.95:
         unmet.append(f'trees by {kind.faster} take {ratio:.2f} of the '
                      'baseline\'s time, not at most 0.95')
-    off = float(np.mean([abs(one.measured_s[name][n] / expected_s - 1)
-                         for one in found for name in kind.series
-                         for n, expected_s in enumerate(
-                             one.expected_s[name])]))
+    off = _mean(found, 'off')
     if off > MOST_OFF:
         unmet.append(f'measured times are {off:.0%} off the model, not at '
                      f'most {MOST_OFF:.0%}')
     return tuple(unmet)
 
 
+def _mean(found: samples.Samples, series: str) -> float:
+    """Compute the mean of a series over all trees."""
+    return statistics.fmean(itertools.chain.from_iterable(
+        found.of(name, series) for name in found.settings))
+
+
 def _seed(kind: Kind, mesh: mesh_module.Mesh, seed: int,
-          options: extent.Options, display: displays.Display) -> Found:
+          options: extent.Options, display: displays.Display,
+          found: samples.Samples) -> None:
+    """Add the times of a seed's broadcasts to each tree's.
+
+    The series are mean seconds, measured and by the model, and of each
+    broadcast its distance from the model, how long it waited and how often it
+    was repeated.
+    """
     rng = np.random.default_rng([seed, 50, 7])
     cloud = clouds.Cloud(N_HOSTS, kind.dynamics, rng)
     scale = options.rate_bps / clouds.LINK_BPS
     estimates = calibrated(mesh, cloud, options, kind.reading_s)
     display.say(f'seed {seed}: {n_snapshots(options)} snapshots measured')
-    found = Found(error=_error(estimates['median'], estimates['truth']))
+    error = _error(estimates['median'], estimates['truth'])
+    runs: dict[str, list[tuple[float, ...]]] = {
+        name: [] for name in kind.series}
     for number in range(n_runs(options)):
         root = int(rng.integers(N_HOSTS))
         # As long as the slowest tree needs, or the last goes on.
@@ -173,11 +173,16 @@ def _seed(kind: Kind, mesh: mesh_module.Mesh, seed: int,
                   if kind.changes else [cloud.rates_bps * scale])
         made = trees_of(kind, estimates, root, options)
         for name in rng.permutation(list(kind.series)).tolist():
-            _broadcast(mesh, name, *made[name], coming, options, found)
+            runs[name].append(_broadcast(mesh, *made[name], coming, options))
         display.say(f'seed {seed}: broadcast {number + 1}: ' + ', '.join(
-            f'{name} {found.measured_s[name][-1]:.2f} s'
-            for name in kind.series))
-    return found
+            f'{name} {runs[name][-1][0]:.2f} s' for name in kind.series))
+    for name, its in runs.items():
+        measured_s, model_s, waited, repeated = zip(*its)
+        found.add(name, {
+            's': float(np.mean(measured_s)), 'model': float(np.mean(model_s)),
+            'off': [abs(one / other - 1)
+                    for one, other in zip(measured_s, model_s)],
+            'waited': waited, 'repeated': repeated, 'error': error}, 0.0)
 
 
 def calibrated(mesh: mesh_module.Mesh, cloud: clouds.Cloud,
@@ -257,10 +262,14 @@ def size_bytes(options: extent.Options) -> int:
     return round(units.bps_to_bytes_per_s(options.rate_bps) * _MESSAGE_S)
 
 
-def _broadcast(mesh: mesh_module.Mesh, name: str, edges: trees.Edges,
-               n_segments: int, coming: Sequence[Matrix],
-               options: extent.Options, found: Found) -> None:
-    """Broadcast along one tree, under the same rates as along the others."""
+def _broadcast(mesh: mesh_module.Mesh, edges: trees.Edges, n_segments: int,
+               coming: Sequence[Matrix], options: extent.Options
+               ) -> tuple[float, float, float, int]:
+    """Broadcast along one tree, under the same rates as along the others.
+
+    :returns: measured seconds, seconds by the model, share of the time that a
+        thread waited, and number of repetitions.
+    """
     size = size_bytes(options)
     tries = []
     for _ in range(_REPEATS):
@@ -271,13 +280,10 @@ def _broadcast(mesh: mesh_module.Mesh, name: str, edges: trees.Edges,
         tries.append((watch.read().waited, took_s))
         if tries[-1][0] <= MOST_WAITED:
             break
-    found.n_repeated += len(tries) - 1
     waited, took_s = min(tries)
-    found.waited.append(waited)
-    found.measured_s.setdefault(name, []).append(took_s)
-    found.expected_s.setdefault(name, []).append(expected_s(
+    return took_s, expected_s(
         edges, size, [scenario.goodput_bps(1.0) * one for one in coming],
-        CHANGE_S, n_segments))
+        CHANGE_S, n_segments), waited, len(tries) - 1
 
 
 @contextlib.contextmanager
@@ -337,50 +343,38 @@ def _sent_s(edge: tuple[int, int], size_bytes: float, now_s: float,
     return now_s
 
 
-def _shown(kind: Kind, found: Sequence[Found], options: extent.Options
-           ) -> outcome.Outcome:
-    def means(name: str, field: str = 'measured_s') -> list[float]:
-        return [float(np.mean(getattr(one, field)[name])) for one in found]
+def _saved(found: samples.Samples, name: str) -> outcome.Cell:
+    return None if name == 'baseline' else str(outcome.saving(
+        found.of(name, 's'), found.of('baseline', 's')))
 
-    base = np.array(means('baseline'))
-    rows: list[tuple[outcome.Cell, ...]] = []
-    for name in kind.series:
-        off = [abs(measured / expected - 1) for one in found
-               for measured, expected in zip(one.measured_s[name],
-                                             one.expected_s[name])]
-        saved = outcome.saving(means(name), base.tolist())
-        rows.append((
-            name, outcome.shown(means(name)),
-            outcome.shown(means(name, 'expected_s')),
-            round(100 * float(np.mean(off)), 1),
-            outcome.shown((np.array(means(name)) / base).tolist()),
-            None if name == 'baseline' else str(saved)))
-    waited = [value for one in found for value in one.waited]
-    return outcome.Outcome(
-        f'emulated-{kind.name}',
-        f'Broadcast along trees with real TCP, {kind.title}',
-        ('tree by', 'measured s', 'model s', 'off %', 'over the baseline',
-         'saved % [95 %]'), tuple(rows),
-        (outcome.Panel('bars', 'Measured', 'tree by', 'time over the '
-                       'baseline\'s', (outcome.averaged(
-                           'broadcast', tuple(kind.series),
-                           [(np.array(means(name)) / base).tolist()
-                            for name in kind.series]),)),),
-        (f'{N_HOSTS} hosts at {units.format_rate(options.rate_bps)}, '
-         f'{len(found)} seeds, {n_runs(options)} broadcasts from random roots '
-         f'each; a message takes {_MESSAGE_S:g} s at the full rate. Pairs '
-         'across two racks are half as fast, log-normal factors of sigma '
-         f'0.25, readings within 3 %, {kind.text}.',
-         f'Each seed is calibrated by {n_snapshots(options)} snapshots, in '
-         'each of which every pair sends one message; the medians are '
-         f'{100 * float(np.mean([one.error for one in found])):.1f} % off '
-         'the constant in the median of the pairs. Baseline is MPICH\'s '
-         'binomial tree, the others are '
-         + ('FNF but for "earliest".' if kind.changes else
-            'by the message that ends first, but for the last one.'),
-         f'A broadcast during which a thread waited more than '
-         f'{MOST_WAITED:.0%} of the time for a processor was repeated, at '
-         f'most twice: {sum(one.n_repeated for one in found)} repetitions; '
-         f'{100 * float(np.mean(waited)):.1f} % waited in the mean of those '
-         'that count. Off: between measured and model, mean of all.'),
-        _unmet(kind, found))
+
+_OVER = samples.ratio('s', 's', of='baseline')
+_TABLE = samples.by_setting('tree by', (
+    ('measured s', samples.shown('s')), ('model s', samples.shown('model')),
+    ('off %', lambda found, name: round(100 * found.mean(name, 'off'), 1)),
+    ('over the baseline', samples.shown(_OVER)), ('saved % [95 %]', _saved)),
+    samples.averages('bars', 'Measured', 'tree by',
+                     'time over the baseline\'s', {'broadcast': _OVER}))
+
+
+def _notes(kind: Kind, found: samples.Samples, options: extent.Options
+           ) -> tuple[str, ...]:
+    n_repeated = sum(sum(found.of(name, 'repeated'))
+                     for name in found.settings)
+    return (
+        f'{N_HOSTS} hosts at {units.format_rate(options.rate_bps)}, '
+        f'{len(found.seeds)} seeds, {n_runs(options)} broadcasts from random '
+        f'roots each; a message takes {_MESSAGE_S:g} s at the full rate. '
+        'Pairs across two racks are half as fast, log-normal factors of '
+        f'sigma 0.25, readings within 3 %, {kind.text}.',
+        f'Each seed is calibrated by {n_snapshots(options)} snapshots, in '
+        'each of which every pair sends one message; the medians are '
+        f'{100 * _mean(found, "error"):.1f} % off the constant in the median '
+        'of the pairs. Baseline is MPICH\'s binomial tree, the others are '
+        + ('FNF but for "earliest".' if kind.changes else
+           'by the message that ends first, but for the last one.'),
+        f'A broadcast during which a thread waited more than '
+        f'{MOST_WAITED:.0%} of the time for a processor was repeated, at '
+        f'most twice: {n_repeated:.0f} repetitions; '
+        f'{100 * _mean(found, "waited"):.1f} % waited in the mean of those '
+        'that count. Off: between measured and model, mean of all.')

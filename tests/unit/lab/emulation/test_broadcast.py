@@ -17,6 +17,7 @@ from virtco_lab.emulation import broadcast
 from virtco_lab.emulation import extent
 from virtco_lab.emulation import mesh
 from virtco_lab.emulation import starvation
+from virtco_lab.sim.figures import samples
 
 
 def test_without_changes_it_is_the_product_s_model():
@@ -124,15 +125,13 @@ def test_a_broadcast_is_repeated_while_it_waited_too_long(monkeypatch):
             assert (edges, size, n_segments) == ([(0, 1)], 625_000, 3)
             return next(took_s)
 
-    found = broadcast.Found(0.0)
     rates = np.full((2, 2), 8e6)
-    for _ in range(2):
-        broadcast._broadcast(Mesh(), 'tree', [(0, 1)], 3, [rates],
-                             extent.Options(20e6, (0,)), found)
+    found = [broadcast._broadcast(Mesh(), [(0, 1)], 3, [rates],
+                                  extent.Options(20e6, (0,)))
+             for _ in range(2)]
     # The least wait counts; a tenth is not too long.
-    assert found.measured_s == {'tree': [2.0, 4.0]}
-    assert found.waited == [0.11, 0.1]
-    assert found.n_repeated == 2
+    assert [(took_s, *rest) for took_s, _model_s, *rest in found] == [
+        (2.0, 0.11, 2), (4.0, 0.1, 0)]
     assert all(one is rates for one in set_first)
 
 
@@ -162,22 +161,22 @@ def test_the_table_is_whole(monkeypatch, kind):
 
 
 def test_claims_that_do_not_hold_are_named(monkeypatch):
-    found, kind = broadcast.Found(0.0), broadcast.CHANGING
-    for name in kind.series:
-        found.measured_s[name], found.expected_s[name] = [1.0], [1.1]
-    (claim,) = broadcast._unmet(kind, [found])
+    kind = broadcast.CHANGING
+
+    def unmet(median_s, off):
+        found = samples.Samples((0,))
+        for name in kind.series:
+            found.add(name, {'s': median_s if name == 'median' else 1.0,
+                             'off': off}, 0.0)
+        return broadcast._unmet(kind, found)
+
+    (claim,) = unmet(1.0, 0.1)
     assert 'trees by median take 1.00' in claim
-    found.measured_s['median'] = [0.9]
-    assert broadcast._unmet(kind, [found]) == ()
-    found.expected_s = dict.fromkeys(kind.series, [0.5])
-    (claim,) = broadcast._unmet(kind, [found])
+    assert unmet(0.9, 0.1) == ()
+    (claim,) = unmet(0.9, 1.0)
     assert 'off the model' in claim
     # What is allowed is no claim unmet.
-    found.measured_s['median'] = [0.95]
-    found.expected_s = {name: [found.measured_s[name][0] / 1.2]
-                        for name in kind.series}
-    monkeypatch.setattr(broadcast, 'MOST_OFF', 0.2 + 1e-12)
-    assert broadcast._unmet(kind, [found]) == ()
+    assert unmet(0.95, 0.2) == ()
     monkeypatch.setattr(broadcast, 'MOST_OFF', 0.19)
-    (claim,) = broadcast._unmet(kind, [found])
+    (claim,) = unmet(0.95, 0.2)
     assert 'measured times are 20% off the model, not at most 19%' in claim
