@@ -18,6 +18,7 @@ from virtco_lab.emulation import extent
 from virtco_lab.emulation import fabric
 from virtco_lab.emulation import racks as racks_module
 from virtco_lab.sim.figures import outcome
+from virtco_lab.sim.figures import samples
 from virtco_tenant.cast import clusters
 
 #: Seconds that one copy takes on a VM's link.
@@ -48,13 +49,21 @@ def size_bytes_of(options: extent.Options, copy_s: float) -> int:
                * (copy_s / 2 if options.short else copy_s))
 
 
+def _copied_s(options: extent.Options, copy_s: float) -> float:
+    """Return the seconds that these bytes take on a VM's link."""
+    return units.transfer_time_s(size_bytes_of(options, copy_s),
+                                 options.rate_bps)
+
+
 def _scaled(options: extent.Options, display: displays.Display,
-            names: tuple[str, ...]) -> dict[tuple[str, int],
-                                            list[casts.Found]]:
-    """Run each scheme with each number of receivers on one switch."""
+            names: tuple[str, ...]) -> samples.Samples:
+    """Run each scheme with each number of receivers on one switch.
+
+    :returns: seconds of each run, by receivers and scheme.
+    """
     most = max(receivers_of(options))
     size_bytes = size_bytes_of(options, _COPY_S)
-    found: dict[tuple[str, int], list[casts.Found]] = {}
+    found = samples.Samples(options.seeds)
     with racks_module.built([most + 1], options.rate_bps, 1) as racks:
         for name in names:
             for receivers in receivers_of(options):
@@ -63,13 +72,8 @@ def _scaled(options: extent.Options, display: displays.Display,
                                     seed, receivers=receivers)
                     display.say(f'{name}, {receivers} receivers: '
                                 f'{one.taken_s:.1f} s')
-                    found.setdefault((name, receivers), []).append(one)
+                    found.add(str(receivers), {name: one.taken_s}, 0.0)
     return found
-
-
-def _seconds(runs: list[casts.Found]) -> tuple[float, float, float]:
-    taken_s = [run.taken_s for run in runs]
-    return statistics.fmean(taken_s), min(taken_s), max(taken_s)
 
 
 _ALL = ('star', 'chain', 'tree', 'BitTorrent', 'Cornet', 'virtco')
@@ -79,23 +83,19 @@ def figure9(options: extent.Options, display: displays.Display
              ) -> outcome.Outcome:
     """Measure completion times of broadcasts by the number of receivers."""
     found = _scaled(options, display, _ALL)
-    bound_s = size_bytes_of(options, _COPY_S) * 8 / options.rate_bps
-    rows: list[tuple[outcome.Cell, ...]] = [
-        (name, *(round(value, 2) for receivers in receivers_of(options)
-                 for value in _seconds(found[name, receivers])[:1]),
-         round(_seconds(found[name, receivers_of(options)[-1]])[0]
-               / bound_s, 2))
-        for name in _ALL]
+    bound_s = _copied_s(options, _COPY_S)
+    rows: list[tuple[outcome.Cell, ...]] = []
+    for name in _ALL:
+        means_s = [found.mean(number, name) for number in found.settings]
+        rows.append((name, *(round(mean_s, 2) for mean_s in means_s),
+                     round(means_s[-1] / bound_s, 2)))
     return outcome.Outcome(
         'emulated-orchestra-9', 'Broadcasts by the number of receivers, '
         'seconds (Orchestra Fig. 9)', ('scheme', *(
-            f'{receivers} receivers' for receivers in receivers_of(options)),
-            'of the bound'), tuple(rows), (outcome.Panel(
-                'lines', 'Completion times', 'receivers', 'seconds', tuple(
-                    outcome.Series(name, receivers_of(options), tuple(
-                        _seconds(found[name, receivers])[0]
-                        for receivers in receivers_of(options)))
-                    for name in _ALL), log_y=True),),
+            f'{number} receivers' for number in found.settings),
+            'of the bound'), tuple(rows), (samples.averages(
+                'lines', 'Completion times', 'receivers', 'seconds',
+                {name: name for name in _ALL}, log_y=True)(found),),
         (_bed(options, _COPY_S), 'The bound is one copy on a link, without '
          'headers. Chain and tree hand on the same blocks as the others. '
          '"BitTorrent" is libtorrent with tit-for-tat, "Cornet" one swarm of '
@@ -129,7 +129,7 @@ def figure10(options: extent.Options, display: displays.Display
         ('scheme', 'first', 'median', 'last but one', 'last'), tuple(rows),
         (outcome.Panel('lines', 'Receivers that have all', 'seconds',
                        'share of the receivers', tuple(series)),),
-        (_bed(options, _COPY_S), f'{receivers} receivers; the link of one '
+        (_bed(options, _COPY_S, 1), f'{receivers} receivers; the link of one '
          'has half the rate, so that nobody can end it all before twice the '
          'bound. What stands behind it in a chain or tree waits.'))
 
@@ -138,7 +138,7 @@ def figure11(options: extent.Options, display: displays.Display
              ) -> outcome.Outcome:
     """Measure two racks: topology unknown, given and inferred."""
     size_bytes = size_bytes_of(options, _RACKED_COPY_S)
-    bound_s = size_bytes * 8 / options.rate_bps
+    bound_s = _copied_s(options, _RACKED_COPY_S)
     runs: dict[str, list[casts.Found]] = {}
     inferred = []
     with racks_module.built([per_rack(options)] * 2, options.rate_bps,
@@ -154,21 +154,22 @@ def figure11(options: extent.Options, display: displays.Display
             runs.setdefault('virtco, inferred', []).append(casts.run(
                 racks, size_bytes, casts.SCHEMES['virtco'], seed,
                 clusters=known))
+    seconds = {name: [run.taken_s for run in its]
+               for name, its in runs.items()}
+    mean_s = {name: statistics.fmean(its) for name, its in seconds.items()}
     rows: list[tuple[outcome.Cell, ...]] = [
-        (name, *(round(value, 2) for value in _seconds(found)),
-         round(_seconds(found)[0] / bound_s, 2),
-         round(_seconds(runs['Cornet'])[0] / _seconds(found)[0], 2),
-         round(statistics.fmean(run.uplink_copies for run in found), 2))
-        for name, found in runs.items()]
-    names = tuple(runs)
+        (name, *(round(value, 2) for value in (
+            mean_s[name], min(seconds[name]), max(seconds[name]),
+            mean_s[name] / bound_s, mean_s['Cornet'] / mean_s[name],
+            statistics.fmean(run.uplink_copies for run in its))))
+        for name, its in runs.items()]
     return outcome.Outcome(
         'emulated-orchestra-11', 'Two racks, topology unknown, given and '
         'inferred (Orchestra Fig. 11)',
         ('scheme', 'mean s', 'min', 'max', 'of the bound', 'Cornet / this',
          'copies over uplinks'), tuple(rows),
         (outcome.Panel('bars', 'Completion times', 'scheme', 'seconds', (
-            outcome.Series('seconds', names, tuple(
-                _seconds(runs[name])[0] for name in names)),)),),
+            outcome.averaged('seconds', tuple(runs), seconds.values()),)),),
         (_bed(options, _RACKED_COPY_S), f'Two racks of {per_rack(options)}, '
          f'uplinks of {_OVERSUBSCRIPTION:g}:1; bound {bound_s:.1f} s.',
          f'Inferred from {_TRAININGS} former casts by Cornet: '
@@ -204,7 +205,7 @@ def figure12(options: extent.Options, display: displays.Display
                                tuple(_number(row[place]) for row in rows))
                 for place, part in ((2, '10 %'), (3, 'median'),
                                     (4, '90 %')))),),
-        (_bed(options, _RACKED_COPY_S), f'{_TRAININGS} casts by Cornet; '
+        (_bed(options, _RACKED_COPY_S, _TRAININGS), 'Casts by Cornet; '
          f'{len(set(known.values())) or 1} clusters are inferred, '
          f'{_right(known, truth):.0%} of the pairs rightly in one or '
          'not.'))
@@ -214,12 +215,11 @@ def figure17(options: extent.Options, display: displays.Display
              ) -> outcome.Outcome:
     """Measure an iteration of collaborative filtering by number of workers."""
     found = _scaled(options, display, ('star', 'virtco'))
-    work_s = (_COMPUTE_COPIES * size_bytes_of(options, _COPY_S)
-              * units.BITS_PER_BYTE / options.rate_bps)
+    work_s = _COMPUTE_COPIES * _copied_s(options, _COPY_S)
     rows: list[tuple[outcome.Cell, ...]] = []
     for receivers in receivers_of(options):
         compute_s = work_s / receivers
-        star_s, cast_s = (_seconds(found[name, receivers])[0]
+        star_s, cast_s = (found.mean(str(receivers), name)
                           for name in ('star', 'virtco'))
         rows.append((receivers, *(round(value, 2) for value in (
             compute_s, star_s, cast_s, compute_s + star_s,
@@ -287,11 +287,13 @@ def _right(known: dict[str, str], truth: dict[str, str]) -> float:
         for place, one in enumerate(names) for other in names[:place])
 
 
-def _bed(options: extent.Options, copy_s: float) -> str:
+def _bed(options: extent.Options, copy_s: float, n_runs: int | None = None
+         ) -> str:
+    """Describe the links and bytes, and the runs, usually one of each seed."""
     return (f'{units.format_size(size_bytes_of(options, copy_s))} over links '
             f'of {units.format_rate(options.rate_bps)}, libtorrent and TCP of '
-            f'this machine, {len(options.seeds)} run(s) each; time from when '
-            'all are ready.')
+            f'this machine, {n_runs or len(options.seeds)} run(s) each; time '
+            'from when all are ready.')
 
 
 _SHOWN: dict[str, extent.Figure] = {
