@@ -3,6 +3,7 @@
 """Demo of the cloud: groups by the real client, traffic, measured CCTs."""
 
 from collections.abc import Callable
+from collections.abc import Collection
 import dataclasses
 import json
 import os
@@ -91,7 +92,7 @@ def show(layout: layouts.Layout, out: console.Console,
               lambda states: set(states.values()) == {'done'})
         _print(tenant, groups, outcome, out)
     finally:
-        tenant.delete_all()
+        tenant.delete({group.name for group in groups})
     return 0
 
 
@@ -123,9 +124,10 @@ class Client:
         """
         return json.loads(self.run(*words, '-f', 'json'))
 
-    def delete_all(self) -> None:
-        """Delete all servers of the tenant, and wait until they are gone."""
-        found = [server['ID'] for server in self.json('server', 'list')]
+    def delete(self, groups: Collection[str]) -> None:
+        """Delete the servers of groups, and wait until they are gone."""
+        found = [server['ID'] for server in self.json('server', 'list')
+                 if server['Name'].rpartition('-')[0] in groups]
         if found:
             self.run('server', 'delete', '--wait', *found)
 

@@ -43,7 +43,9 @@ class Cloud:
         self.ran.append(words)
         if words[:2] == ['server', 'list']:
             assert words[2:] == ['-f', 'json']
-            out = [{'ID': one} for one in self.is_there]
+            # One is the tenant's own.
+            out = [{'ID': one, 'Name': f'{one}-1'}
+                   for one in (*self.is_there, 'pairs')]
         elif words[:2] == ['coflow', 'list']:
             state, _, other = (self.states.pop(0) if len(self.states) > 1
                                else self.states[0]).partition('/')
@@ -204,7 +206,7 @@ def test_a_client_that_fails_says_what_it_said(cloud, monkeypatch):
 
 
 def test_nothing_is_deleted_where_nothing_is(cloud):
-    demo.Client(cloud.layout, 'demo').delete_all()
+    demo.Client(cloud.layout, 'demo').delete({'pair', 'trio'})
     assert cloud.ran == [['server', 'list', '-f', 'json']]
 
 
