@@ -60,7 +60,7 @@ class Http(Daemon):
             try:
                 one.request('GET', self._path)
                 return one.getresponse().status < 500
-            except OSError:
+            except (OSError, http.client.HTTPException):
                 return False
 
 

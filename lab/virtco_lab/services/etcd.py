@@ -3,6 +3,7 @@
 """A private etcd."""
 
 from collections.abc import Sequence
+import http.client
 import os
 import urllib.request
 
@@ -41,5 +42,5 @@ class Etcd(service.Service):
                     f'http://{service.ADDRESS}:{self.port}/health',
                     timeout=service.ANSWER_S) as answer:
                 return b'"true"' in answer.read()
-        except OSError:
+        except (OSError, http.client.HTTPException):
             return False

@@ -3,6 +3,7 @@
 """Processes of the cloud, with a server of a few lines."""
 
 import http.server
+import socket
 import subprocess
 import threading
 
@@ -70,6 +71,20 @@ def test_a_server_is_up_once_it_answers_without_an_error_of_its_own(layout):
             assert one.is_up() is (status < 500)
         server.shutdown()
     assert one.is_up() is False
+
+
+def test_a_server_that_answers_no_http_is_not_up(layout):
+    def serve():
+        with listening.accept()[0] as client:
+            client.recv(4096)
+            client.sendall(b'no HTTP\r\n\r\n')
+
+    with socket.create_server(('127.0.0.1', 0)) as listening:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        assert daemons.Http(layout, 'api', ['sh'],
+                            listening.getsockname()[1]).is_up() is False
+        thread.join()
 
 
 def test_an_application_listens_where_its_clients_look(layout):

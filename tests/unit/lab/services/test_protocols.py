@@ -75,6 +75,7 @@ _HEALTH = b'HTTP/1.0 200 OK\r\n\r\n{"health":"%s"}'
 
 @pytest.mark.parametrize(('kind', 'asked', 'yes', 'no'), [
     (services.Etcd, b'GET /health', _HEALTH % b'true', _HEALTH % b'false'),
+    (services.Etcd, b'GET /health', _HEALTH % b'true', b'no HTTP\r\n\r\n'),
     (MariaDB, b'', b'\x4a\x00\x00\x00\x0a11.8', b'\x4a\x00\x00\x00\xff11.8'),
     (services.RabbitMQ, b'AMQP\x00\x00\x09\x01', b'\x01\x00\x00', b'AM'),
     (services.Redis, b'PING\r\n', b'+PONG\r\n', b'-LOADING\r\n')])
