@@ -33,6 +33,7 @@ from virtco_lab.emulation import mesh as mesh_module
 from virtco_lab.emulation import namespaces
 from virtco_lab.sim import clouds
 from virtco_lab.sim.figures import outcome
+from virtco_lab.sim.figures import samples
 
 Matrix = clouds.Matrix
 
@@ -218,20 +219,9 @@ def _mappings(volumes: Matrix, rates_bps: Matrix, truth_bps: Matrix
         for name, order in zip(PLANS['exchange'], found)}
 
 
-@dataclasses.dataclass(slots=True)
-class Found:
-    """Results of a seed.
-
-    :ivar measured_s: median seconds by (operation, plan).
-    :ivar expected_s: seconds by the model, likewise.
-    :ivar misplaced: descriptions of ranks that ran on another host.
-    """
-
-    measured_s: dict[tuple[str, str], float] = dataclasses.field(
-        default_factory=dict)
-    expected_s: dict[tuple[str, str], float | None] = dataclasses.field(
-        default_factory=dict)
-    misplaced: list[str] = dataclasses.field(default_factory=list)
+def key(operation: str, name: str) -> str:
+    """Return the setting of a plan in the samples."""
+    return f'{operation}, {name}'
 
 
 def figure(options: extent.Options, display: displays.Display
@@ -239,19 +229,24 @@ def figure(options: extent.Options, display: displays.Display
     """Measure Open MPI's collectives by order of ranks and by tree."""
     check()
     mesh = mesh_module.Mesh(N_HOSTS, options.rate_bps)
-    found = []
+    found = samples.Samples(options.seeds)
+    misplaced: list[str] = []
     with mesh.built():
         for seed in options.seeds:
-            found.append(_seed(mesh, seed, options, display))
-    return _shown(found, options)
+            misplaced += _seed(mesh, seed, options, display, found)
+    return _shown(found, misplaced, options)
 
 
 FIGURES: dict[str, extent.Figure] = {'rpca-mpi': figure}
 
 
 def _seed(mesh: mesh_module.Mesh, seed: int, options: extent.Options,
-          display: displays.Display) -> Found:
-    """Draw a cloud, and run all plans of all operations in it."""
+          display: displays.Display, found: samples.Samples) -> list[str]:
+    """Draw a cloud, and run all plans of all operations in it.
+
+    :param found: gets median seconds and, where there is one, the model's.
+    :returns: descriptions of ranks that ran on another host.
+    """
     rng = np.random.default_rng([seed, 50, 17])
     cloud = clouds.Cloud(N_HOSTS, DYNAMICS, rng)
     by_name = broadcast.calibrated(mesh, cloud, options, _READING_S)
@@ -261,66 +256,66 @@ def _seed(mesh: mesh_module.Mesh, seed: int, options: extent.Options,
                        < PARTNERS / (N_HOSTS - 1),
                        rng.uniform(0.5, 1.0, (N_HOSTS, N_HOSTS)) * size, 0.0)
     np.fill_diagonal(volumes, 0.0)
-    found = Found()
+    misplaced = []
     for operation in PLANS:
         argument = volumes if operation == 'exchange' else size
         made = plans(operation, argument, by_name['consensus'],
                      by_name['truth'])
         for name in rng.permutation(list(made)).tolist():
-            plan, key = made[name], (operation, name)
+            plan, setting = made[name], key(operation, name)
             hosts = [mesh.names[host] for host in plan.order]
             ran = run(mesh, Job(operation, argument, hosts, plan.options),
                       broadcast.n_runs(options))
-            found.measured_s[key] = float(np.median(ran.took_s))
-            found.expected_s[key] = plan.expected_s
+            found.add(setting, {
+                's': float(np.median(ran.took_s)), 'model':
+                [] if plan.expected_s is None else plan.expected_s}, 0.0)
             if list(ran.hosts) != hosts:
-                found.misplaced.append(
-                    f'seed {seed}, {operation}, {name}: ranks are on '
+                misplaced.append(
+                    f'seed {seed}, {setting}: ranks are on '
                     f'{", ".join(ran.hosts)}, not on {", ".join(hosts)}')
         display.say(f'seed {seed}: {operation}: ' + ', '.join(
-            f'{name} {found.measured_s[operation, name]:.2f} s'
+            f'{name} {found.of(key(operation, name), "s")[-1]:.2f} s'
             for name in made))
-    return found
+    return misplaced
 
 
-def _ratios(found: Sequence[Found], operation: str, name: str
+def _ratios(found: samples.Samples, operation: str, name: str
             ) -> list[float]:
-    base = PLANS[operation][0]
-    return [one.measured_s[operation, name] / one.measured_s[operation, base]
-            for one in found]
+    return found.ratios(key(operation, name), 's',
+                        key(operation, PLANS[operation][0]), 's')
 
 
-def _unmet(found: Sequence[Found]) -> tuple[str, ...]:
-    """List unmet expectations of the ranks' places and the advised trees.
+def _unmet(found: samples.Samples) -> list[str]:
+    """List unmet expectations of the advised trees.
 
     A mapping saves less than its spread over few seeds.
     """
-    unmet = [line for one in found for line in one.misplaced]
+    unmet = []
     for operation in ('broadcast', 'reduce'):
         ratio = float(np.mean(_ratios(found, operation, 'advised')))
         if ratio > MOST_OVER:
             unmet.append(f'{operation}: what is advised takes {ratio:.2f} of '
                          f'the time by row, not at most {MOST_OVER:g}')
-    return tuple(unmet)
+    return unmet
 
 
-def _shown(found: Sequence[Found], options: extent.Options
-           ) -> outcome.Outcome:
+def _shown(found: samples.Samples, misplaced: Sequence[str],
+           options: extent.Options) -> outcome.Outcome:
     rows: list[tuple[outcome.Cell, ...]] = []
     for operation, names in PLANS.items():
-        base_s = [one.measured_s[operation, names[0]] for one in found]
+        base_s = found.of(key(operation, names[0]), 's')
         for name in names:
-            measured_s = [one.measured_s[operation, name] for one in found]
-            expected_s = [value for one in found if (
-                value := one.expected_s[operation, name]) is not None]
+            measured_s, expected_s = (
+                found.of(key(operation, name), series)
+                for series in ('s', 'model'))
             ratios = _ratios(found, operation, name)
             rows.append((
                 operation, name, outcome.shown(measured_s),
                 outcome.shown(expected_s) if expected_s else None,
-                outcome.shown(ratios), f'{sum(one < 1 for one in ratios)} of '
-                f'{len(ratios)}' if name != names[0] else None,
-                None if name == names[0] else str(
-                    outcome.saving(measured_s, base_s))))
+                outcome.shown(ratios),
+                *((None, None) if name == names[0] else (
+                    f'{sum(one < 1 for one in ratios)} of {len(ratios)}',
+                    str(outcome.saving(measured_s, base_s))))))
     panels = [outcome.Panel(
         'bars', operation, 'ranks', 'time over that by row', (
             outcome.averaged(operation, names, [
@@ -332,8 +327,8 @@ def _shown(found: Sequence[Found], options: extent.Options
          'faster in', 'saved % [95 %]'), tuple(rows),
         tuple(panels),
         (f'Open MPI {_version()} on {N_HOSTS} hosts at '
-         f'{units.format_rate(options.rate_bps)}, {len(found)} seeds, each '
-         f'with its own rates of all pairs and the median of '
+         f'{units.format_rate(options.rate_bps)}, {len(found.seeds)} seeds, '
+         f'each with its own rates of all pairs and the median of '
          f'{broadcast.n_runs(options)} runs. Rates are those of the '
          'broadcasts above, constant while Open MPI runs; advised is by the '
          f'consensus of {broadcast.n_snapshots(options)} snapshots, a fifth '
@@ -342,7 +337,7 @@ def _shown(found: Sequence[Found], options: extent.Options
          f'each rank sends half of that to all of it to {PARTNERS} others on '
          'average, one after the other. "By row" and "advised order" leave '
          'the tree to Open MPI. The model sends one message at a time.'),
-        _unmet(found))
+        (*misplaced, *_unmet(found)))
 
 
 def _version() -> str:

@@ -12,7 +12,6 @@ import dataclasses
 import functools
 import itertools
 import socket
-import statistics
 import time
 
 import numpy as np
@@ -31,6 +30,7 @@ from virtco_lab.emulation import testbed as testbed_module
 from virtco_lab.sim import training
 from virtco_lab.sim import training_bounds
 from virtco_lab.sim.figures import outcome
+from virtco_lab.sim.figures import samples
 
 RATE_BPS = 20e6
 #: Measured schemes, each with the scheme that simulates it.
@@ -59,21 +59,6 @@ SETTINGS = {'training-2': Setting(2, 1.0, 0.8),
             'training-6': Setting(6, 2.2, 0.36)}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Found:
-    """Result of jobs that train at the same time.
-
-    :ivar iteration_s: time of each job's iterations that count.
-    """
-
-    iteration_s: tuple[tuple[float, ...], ...]
-
-    @property
-    def mean_s(self) -> float:
-        """Mean over the jobs of their mean iteration time, in seconds."""
-        return statistics.fmean(map(statistics.fmean, self.iteration_s))
-
-
 class Bed(testbed_module.Testbed):
     """Two hypervisors with controller, edge modules and VMs for each job."""
 
@@ -94,10 +79,12 @@ class Bed(testbed_module.Testbed):
         self._pairs = [self.ports(servers) for _, servers in launched]
         self.wait_enforced(launched)
 
-    def run(self, is_in_order: bool, iterations: int, warm_up: int) -> Found:
+    def run(self, is_in_order: bool, iterations: int, warm_up: int
+            ) -> list[list[float]]:
         """Let all jobs begin to compute at once.
 
         :param is_in_order: instead of by TCP alone, without the edge modules.
+        :returns: seconds of each job's iterations that count.
         """
         size_bytes, compute_s = self._size_bytes, self._setting.compute_s
         with contextlib.ExitStack() as stack:
@@ -116,8 +103,7 @@ class Bed(testbed_module.Testbed):
                 pool.submit(_answer, receiving, size_bytes)
             jobs = [pool.submit(_train, sending, size_bytes, compute_s,
                                 iterations, began_s) for sending, _ in links]
-            return Found(tuple(tuple(job.result()[warm_up:])
-                               for job in jobs))
+            return [job.result()[warm_up:] for job in jobs]
 
 
 def _train(link: socket.socket, size_bytes: int, compute_s: float,
@@ -144,15 +130,27 @@ def _answer(link: socket.socket, size_bytes: int) -> None:
         link.sendall(b'.')
 
 
+_TABLE = samples.by_setting('scheme', (
+    ('iteration s', 'measured'),
+    ('deviation s', lambda found, scheme: float(np.std(
+        found.of(scheme, 'measured')))),
+    ('p95 s', lambda found, scheme: float(np.percentile(
+        found.of(scheme, 'measured'), 95))),
+    ('simulated s', 'simulated'),
+    ('off %', lambda found, scheme: 100 * (
+        found.mean(scheme, 'measured') / found.mean(scheme, 'simulated')
+        - 1))),
+    samples.bars('Mean iteration', 'scheme', 's', {
+        series: series for series in ('measured', 'simulated')}))
+
+
 def figure(name: str, options: extent.Options, display: displays.Display
            ) -> outcome.Outcome:
     """Measure iteration times by TCP's sharing and in order; simulate both."""
     setting = SETTINGS[name]
     iterations = (setting.warm_up + 3 if options.short
                   else setting.iterations)
-    periodic = _periodic(setting)
-    rows: list[tuple[outcome.Cell, ...]] = []
-    means_s, expected_s = {}, {}
+    found = samples.Samples(options.seeds[:1])
     scale = cases.Scale(2, options.rate_bps)
     with Bed(cases.bed(scale, options.directory / 'logs' / name,
                        slots=setting.n_jobs), display.say) as at:
@@ -161,43 +159,35 @@ def figure(name: str, options: extent.Options, display: displays.Display
         for scheme, simulated in SCHEMES.items():
             display.say(f'{name}: {scheme}, {setting.n_jobs} jobs, '
                         f'{iterations} iterations.')
-            found = at.run(scheme == 'order', iterations, setting.warm_up)
-            expected_s[scheme] = _simulated_s(setting, simulated)
-            every = np.concatenate(found.iteration_s)
-            means_s[scheme] = found.mean_s
-            rows.append((scheme, found.mean_s, float(every.std()),
-                         float(np.percentile(every, 95)), expected_s[scheme],
-                         100 * (found.mean_s / expected_s[scheme] - 1)))
-    bound_s = training_bounds.least_mean_iteration_s(periodic)
-    rows.append(('bound', bound_s, None, None, None, None))
-    beyond = means_s['order'] / bound_s - 1
+            found.add(scheme, {
+                'measured': list(itertools.chain(*at.run(
+                    scheme == 'order', iterations, setting.warm_up))),
+                'simulated': _simulated_s(setting, simulated)}, 0.0)
+    columns, rows, panels = _TABLE(found)
+    bound_s = training_bounds.least_mean_iteration_s([
+        jobs_model.PeriodicJob(str(i), setting.compute_s,
+                               {'link': setting.send_s})
+        for i in range(setting.n_jobs)])
+    tcp_s, order_s = (found.mean(scheme, 'measured') for scheme in SCHEMES)
+    beyond = order_s / bound_s - 1
     return outcome.Outcome(
         f'emulated-{name}', f'{setting.n_jobs} training jobs on one link, '
-        'real TCP', ('scheme', 'iteration s', 'deviation s', 'p95 s',
-                     'simulated s', 'off %'), tuple(rows),
-        (outcome.Panel('bars', 'Mean iteration', 'scheme', 's', (
-            outcome.Series('measured', tuple(means_s),
-                           tuple(means_s.values())),
-            outcome.Series('simulated', tuple(expected_s),
-                           tuple(expected_s.values())))),),
+        'real TCP', tuple(columns),
+        (*map(tuple, rows), ('bound', bound_s, None, None, None, None)),
+        tuple(panels),
         (f'A link of {units.format_rate(options.rate_bps)}; '
          f'{setting.compute_s:g} s of computing and {setting.send_s:g} s of '
          f'sending, {iterations - setting.warm_up} iterations of each job '
          'count. All begin at once. *TCP* is without edge modules; under '
          '*order* the controller serves the jobs by their intensity.',
          f'Iterations in order are {beyond:+.1%} beyond the bound and '
-         f'{means_s["TCP"] / means_s["order"]:.2f} × as fast as with TCP; '
-         f'any schedule reaches {expected_s["TCP"] / bound_s:.2f} × at most '
-         'over ideal fair sharing.'),
+         f'{tcp_s / order_s:.2f} × as fast as with TCP; '
+         'any schedule reaches '
+         f'{found.mean("TCP", "simulated") / bound_s:.2f} × at most over '
+         'ideal fair sharing.'),
         () if beyond <= MOST_BEYOND else (
             f'{name}: iterations in order {beyond:.1%} beyond the bound, '
             f'{MOST_BEYOND:.0%} allowed',))
-
-
-def _periodic(setting: Setting) -> list[jobs_model.PeriodicJob]:
-    return [jobs_model.PeriodicJob(str(i), setting.compute_s,
-                                   {'link': setting.send_s})
-            for i in range(setting.n_jobs)]
 
 
 def _simulated_s(setting: Setting, scheme: str) -> float:

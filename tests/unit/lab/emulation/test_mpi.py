@@ -84,13 +84,13 @@ def test_the_figure_is_drawn_as_ever(jobs, monkeypatch):
 
 
 def test_what_is_allowed_is_no_claim_unmet():
-    found = mpi.Found({(operation, name): 1.0
-                       for operation, names in mpi.PLANS.items()
-                       for name in names})
     for ratio, n_unmet in ((0.95, 0), (0.96, 2)):
-        for operation in ('broadcast', 'reduce'):
-            found.measured_s[operation, 'advised'] = ratio
-        assert len(mpi._unmet([found])) == n_unmet
+        found = mpi.samples.Samples((0,))
+        for operation, names in mpi.PLANS.items():
+            for name in names:
+                found.add(mpi.key(operation, name), {
+                    's': ratio if name == 'advised' else 1.0}, 0.0)
+        assert len(mpi._unmet(found)) == n_unmet
 
 
 @pytest.mark.parametrize(('has_mpirun', 'status', 'is_fine'), [
