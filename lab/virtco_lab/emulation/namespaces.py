@@ -101,18 +101,25 @@ def within(namespace: str) -> tuple[str, str]:
     return 'nsenter', f'--net={path(namespace)}'
 
 
-def enter(namespace: str) -> None:
-    """Move the calling *thread* into a namespace."""
+def enter(namespace: str | int) -> None:
+    """Move the calling *thread* into a namespace.
+
+    :param namespace: its name, or a descriptor of its file.
+    """
     netns.setns(namespace, flags=0)
 
 
 def call(namespace: str, function: collections.abc.Callable[[], T]) -> T:
-    """Run a function inside a namespace, in a thread of its own.
+    """Run a function inside a namespace, which this thread then leaves.
 
     Sockets that it opens stay in the namespace wherever they are used.
     """
-    with executor(namespace) as pool:
-        return pool.submit(function).result()
+    with open('/proc/thread-self/ns/net', 'rb') as outside:
+        try:
+            enter(namespace)
+            return function()
+        finally:
+            enter(outside.fileno())
 
 
 def executor(namespace: str,
@@ -123,17 +130,24 @@ def executor(namespace: str,
         initargs=(namespace,))
 
 
-def connect(src: str, dst: str, address: str, timeout_s: float
+def connect(src: str, dst: str, address: str, timeout_s: float,
+            port: int = 0, prepare: collections.abc.Callable[
+                [socket.socket, socket.socket], object]
+            = lambda listener, sender: None
             ) -> tuple[socket.socket, socket.socket]:
     """Connect two namespaces by TCP; return the sender and the receiver.
 
     :param src: namespace that connects.
     :param dst: namespace with this address.
+    :param port: port of the receiver; 0 for any.
+    :param prepare: sets options of listener and sender before they connect.
     """
-    with call(dst, lambda: socket.create_server((address, 0))) as listener:
-        listener.settimeout(timeout_s)
-        sender = call(src, lambda: socket.create_connection(
-            listener.getsockname(), timeout_s))
+    with call(dst, lambda: socket.create_server((address, port))) as listener:
+        sender = call(src, socket.socket)
+        for one in (listener, sender):
+            one.settimeout(timeout_s)
+        prepare(listener, sender)
+        sender.connect(listener.getsockname())
         return sender, listener.accept()[0]
 
 

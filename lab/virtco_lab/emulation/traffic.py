@@ -22,7 +22,6 @@ import socket
 import struct
 import sys
 import time
-import typing
 
 import msgspec
 
@@ -37,10 +36,8 @@ _NOTSENT_BYTES = 128 * 1024
 MAX_WINDOW_BYTES = 64 * 1024
 # Smallest one: enough segments to repair a loss without a timeout.
 _MIN_WINDOW_BYTES = 16 * 1024
-# Window of flows inside of a host, where nothing queues. A socket's window is
-# set when it listens, so local flows need listeners of their own.
+# Window of flows inside of a host, where nothing queues.
 _LOCAL_WINDOW_BYTES = 1024 * 1024
-_LOCAL_PORT_OFFSET = 10000
 # Longest queueing delay that the windows of all flows of a link may cause.
 _QUEUE_S = 0.08
 # Share of its window at which a receiver is woken.
@@ -140,10 +137,10 @@ class _Flow:
     """A flow's two sockets, and the bytes left to send and to receive."""
 
     def __init__(self, spec: FlowSpec, sender: socket.socket,
-                 wake_bytes: int):
+                 receiver: socket.socket, wake_bytes: int):
         self.spec = spec
         self.sender = sender
-        self.receiver: socket.socket | None = None
+        self.receiver = receiver
         self._max_wake_bytes = wake_bytes
         self._wake_bytes = 1
         self.to_send = spec.size_bytes
@@ -164,7 +161,6 @@ class _Flow:
 
         With thousands of flows, a wake-up per segment would be the limit.
         """
-        assert self.receiver is not None
         wake_bytes = min(self.to_receive, self._max_wake_bytes)
         if wake_bytes not in (self._wake_bytes, 0):
             self.receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT,
@@ -179,10 +175,8 @@ class _Flow:
 
     def receive(self) -> int:
         """Receive and return the number of bytes; payload is not copied."""
-        assert self.receiver is not None
         try:
-            got = self.receiver.recv_into(
-                _SINK, 0, socket.MSG_TRUNC)
+            got = self.receiver.recv_into(_SINK, 0, socket.MSG_TRUNC)
         except BlockingIOError:
             return 0
         if got == 0:
@@ -202,58 +196,30 @@ class _Flow:
 _SINK = bytearray(1 << 20)
 
 
-def _new_socket(namespace: str) -> socket.socket:
-    namespaces.enter(namespace)
-    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    # The machine's default may be bbr, which hides the effect of shaping.
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b'cubic')
-    return made
-
-
-def _listen(namespace: str, end: tuple[str, int],
-            window_bytes: int) -> socket.socket:
-    """Return a listener whose connections have this receive window."""
-    listener = _new_socket(namespace)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Set before the connection is made: the kernel chooses the window scale by
-    # it, and set later it would drop bytes that it has advertised room for.
-    # The kernel doubles the value.
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window_bytes)
-    listener.bind(end)
-    listener.listen(1024)
-    listener.settimeout(_CONNECT_STALL_S)
-    return listener
-
-
 def connect(specs: collections.abc.Iterable[FlowSpec],
             window_bytes: int = MAX_WINDOW_BYTES) -> list[_Flow]:
     """Open every connection; returns the flows in the order given."""
-    listeners: dict[tuple[str, int], socket.socket] = {}
-    flows: list[_Flow] = []
-    by_ends: dict[tuple[typing.Any, ...], _Flow] = {}
-    for spec in specs:
-        end, window = (spec.dst_address, spec.dst_port), window_bytes
-        if spec.local_host is not None:
-            end = (spec.dst_address, spec.dst_port + _LOCAL_PORT_OFFSET)
-            window = _LOCAL_WINDOW_BYTES
-        if end not in listeners:
-            listeners[end] = _listen(spec.dst_namespace, end, window)
-        sender = _new_socket(spec.src_namespace)
+    return [_connected(spec, window_bytes if spec.local_host is None
+                       else _LOCAL_WINDOW_BYTES) for spec in specs]
+
+
+def _connected(spec: FlowSpec, window_bytes: int) -> _Flow:
+    def prepare(listener: socket.socket, sender: socket.socket) -> None:
+        # Set before the connection is made: the kernel chooses the window
+        # scale by it, and set later it would drop bytes that it has advertised
+        # room for. The kernel doubles the value.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window_bytes)
+        # The machine's default may be bbr, which hides the effect of shaping.
+        sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b'cubic')
         sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT,
                           _NOTSENT_BYTES)
-        sender.settimeout(_CONNECT_STALL_S)
-        sender.connect(end)
-        flows.append(_Flow(spec, sender, int(_WAKE_SHARE * window)))
-        by_ends[end, sender.getsockname()] = flows[-1]
-    for end, listener in listeners.items():
-        for _ in range(sum(known == end for known, _ in by_ends)):
-            receiver, peer = listener.accept()
-            by_ends[end, peer].receiver = receiver
-            receiver.setblocking(False)
-        listener.close()
-    for flow in flows:
-        flow.sender.setblocking(False)
-    return flows
+
+    ends = namespaces.connect(
+        spec.src_namespace, spec.dst_namespace, spec.dst_address,
+        _CONNECT_STALL_S, spec.dst_port, prepare)
+    for one in ends:
+        one.setblocking(False)
+    return _Flow(spec, *ends, int(_WAKE_SHARE * window_bytes))
 
 
 class Transfer:
@@ -267,8 +233,7 @@ class Transfer:
         self._payload_fd = os.memfd_create('payload')
         os.ftruncate(self._payload_fd, _CHUNK_BYTES)
         self._senders = {flow.sender.fileno(): flow for flow in flows}
-        self._receivers = {typing.cast(socket.socket, flow.receiver).fileno():
-                           flow for flow in flows}
+        self._receivers = {flow.receiver.fileno(): flow for flow in flows}
         self._flows = flows
         n_coflows = len(job.starts_s)
         self._open = [0] * n_coflows

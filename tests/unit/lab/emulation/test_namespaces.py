@@ -2,6 +2,7 @@
 
 """Names, owners and remains of runs, in directories of the test's own."""
 
+import contextlib
 import errno
 import os
 import pathlib
@@ -173,17 +174,36 @@ def test_who_has_ended_meanwhile_is_no_error(monkeypatch):
                     (5, signal.SIGKILL), (6, signal.SIGKILL)]
 
 
+@pytest.mark.parametrize('fails', [False, True])
+def test_a_thread_leaves_a_namespace_as_it_came(monkeypatch, fails):
+    came = os.stat('/proc/thread-self/ns/net').st_ino
+    entered = []
+
+    def setns(name, flags):
+        entered.append(os.fstat(name).st_ino if isinstance(name, int)
+                       else name)
+
+    def function():
+        assert entered == ['x']
+        return 1 / 0 if fails else 5
+
+    monkeypatch.setattr(namespaces.netns, 'setns', setns)
+    with pytest.raises(ZeroDivisionError) if (
+            fails) else contextlib.nullcontext():
+        assert namespaces.call('x', function) == 5
+    assert entered == ['x', came]
+
+
 def test_a_function_is_called_in_a_thread_that_has_entered(monkeypatch):
     entered = []
     monkeypatch.setattr(namespaces.netns, 'setns', lambda name, flags: (
         entered.append((name, flags, threading.current_thread()))))
-    found = namespaces.call('x', threading.current_thread)
+    with namespaces.executor('x', 3) as pool:
+        assert pool._max_workers == 3
+        found = pool.submit(threading.current_thread).result()
     assert entered == [('x', 0, found)]
     assert found is not threading.main_thread()
     assert found.name.startswith('x')
-    with namespaces.executor('y', 3) as pool:
-        assert pool._max_workers == 3
-        assert pool.submit(lambda: 5).result() == 5
 
 
 @pytest.mark.parametrize('status', [0, -1])
