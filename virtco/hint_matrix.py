@@ -62,7 +62,7 @@ class Limits:
 
 def parse_matrix_text(text: str, name: str, limits: Limits = Limits()
                       ) -> tuple[coflow_model.Coflow, ...]:
-    """Read the JSON text of ``virtco:tm``.
+    """Read the JSON text of ``virtco:tm`` in a hint, whose length is bounded.
 
     :param name: name of the coflow when the text holds one nameless matrix.
     :raises virtco.exception.HintInvalid: see :func:`parse`.
@@ -71,30 +71,32 @@ def parse_matrix_text(text: str, name: str, limits: Limits = Limits()
         text.encode('utf-8', 'replace'))
     if size > limits.max_text_bytes:
         refuse(TM, text, f'at most {limits.max_text_bytes} bytes of text')
-    try:
-        value = json.loads(text, parse_constant=_no_constant,
-                           object_pairs_hook=_no_duplicates)
-    except RecursionError:
-        refuse(TM, text, 'JSON that is less deeply nested')
-    except ValueError as error:
-        refuse(TM, text, f'JSON text ({_why(error)})')
-    return _matrices(value, name, limits)
+    return parse_matrix(text, name, limits)
 
 
 def parse_matrix(value: Any, name: str, limits: Limits = Limits()
                  ) -> tuple[coflow_model.Coflow, ...]:
-    """Read the value of ``virtco:tm``, as JSON text or decoded."""
-    return (parse_matrix_text(value, name, limits) if isinstance(value, str)
-            else _matrices(value, name, limits))
+    """Read the value of ``virtco:tm``, as JSON text of any length or decoded:
+    one matrix, or a list of named ones.
 
-
-def _matrices(value: Any, name: str, limits: Limits
-              ) -> tuple[coflow_model.Coflow, ...]:
-    """Read one matrix, or a list of named ones."""
+    :raises virtco.exception.HintInvalid: see :func:`parse`.
+    """
+    if isinstance(value, str):
+        value = _decoded(value)
     if not (isinstance(value, list) and value and isinstance(value[0], dict)):
         reader = _Reader(limits)
         return (reader.coflow(name, reader.matrix(TM, value)),)
     return _Reader(limits).named_matrices(value)
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_no_constant,
+                          object_pairs_hook=_no_duplicates)
+    except RecursionError:
+        refuse(TM, text, 'JSON that is less deeply nested')
+    except ValueError as error:
+        refuse(TM, text, f'JSON text ({_why(error)})')
 
 
 def self_flows(coflows: Sequence[coflow_model.Coflow]) -> str:

@@ -8,7 +8,6 @@ counted: see :class:`virtco.state.byte_counters.Estimated`.
 """
 
 import dataclasses
-import json
 
 from sqlalchemy import orm
 
@@ -47,8 +46,7 @@ def matrices(session: orm.Session, project_id: str, hint: hints.Hint,
     if found is None:
         return _unknown(hint, n_vms, limits, 'nothing is learned yet')
     try:
-        known = hint_matrix.parse_matrix_text(
-            json.dumps(found.tm), hint.coflow_name, limits)
+        known = hint_matrix.parse_matrix(found.tm, hint.coflow_name, limits)
     except exception.HintInvalid as error:
         return _unknown(hint, n_vms, limits, str(error))
     return known, (('app_learned', f'application {app.name}: '

@@ -190,7 +190,8 @@ class Reader:
             raise exception.HintInvalid(
                 field=hints.TM_REF, value=repr(hint.tm_ref),
                 limit='the id of a matrix registered in this project')
-        return hint_matrix.parse_matrix_text(
+        # Longer than a hint may be: that is why it was registered.
+        return hint_matrix.parse_matrix(
             found.tm, hint.coflow_name, self.limits), ()
 
     def expiry_s(self) -> float:

@@ -223,6 +223,8 @@ def test_text_has_so_many_bytes():
     for more in (text + ' ', text.replace('k', 'µ')):
         with pytest.raises(exception.HintInvalid, match='bytes of text'):
             hint_matrix.parse_matrix_text(more, 'a', bounds)
+    # The body of a request to the API has a bound of its own.
+    assert hint_matrix.parse_matrix(text + ' ', 'a', bounds)
 
 
 def test_the_limits_that_are_not_given():

@@ -86,6 +86,12 @@ def test_what_was_learned_is_taken_unless_it_is_refused(ask):
     assert matrix.is_estimated
 
 
+def test_what_was_learned_may_be_longer_than_a_hint(ask):
+    learned(ask, {(0, 1): 5e9, (2, 0): 7e9})
+    (_matrix, ((kind, _said),)) = matrices(ask, max_text_bytes=5)
+    assert kind == 'app_learned'
+
+
 def test_what_was_learned_and_is_beyond_a_bound_is_left(ask):
     learned(ask, {(0, 1): 5e9, (2, 0): 7e9})
     ((matrix,), ((kind, _said),)) = matrices(ask, max_bytes=10 ** 10)

@@ -206,10 +206,12 @@ def test_no_group_and_no_matrix(ask):
         look(ask, matrix=None)
 
 
-def test_a_registered_matrix(ask):
+# A hint that is longer than Nova's request is no hint.
+@pytest.mark.parametrize('n', [0, 200_000])
+def test_a_registered_matrix(ask, n):
     stored.add(ask.database, stored.group(), *(stored.coflow(
         whose, id=id_, state=states.CoflowState.REGISTERED,
-        tm=json.dumps(asking.MATRIX), project_id=project_id)
+        tm=json.dumps(asking.MATRIX) + ' ' * n, project_id=project_id)
         for id_, whose, project_id in (
             ('own', None, 'p'), ('of-a-group', 'p-a', 'p'),
             ('foreign', None, 'q'))))
