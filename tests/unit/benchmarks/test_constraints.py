@@ -104,7 +104,8 @@ def planned(monkeypatch, problem=PAIR, **changes):
 
 def test_a_sound_plan_has_no_faults(monkeypatch):
     assert planned(monkeypatch) == {
-        'kind': 'none', 'ratio': 1.0, 'faults': [], 'certified': True}
+        'kind': 'none', 'links': 'trees', 'ratio': 1.0, 'faults': [],
+        'certified': True, 'within_1_percent': True}
 
 
 @pytest.mark.parametrize('changes, fault', [
@@ -134,4 +135,5 @@ def test_a_placement_that_is_missed_is_a_fault(monkeypatch):
     affine = dataclasses.replace(PAIR, server_groups=(snapshot.ServerGroup(
         snapshot.GroupPolicy.AFFINITY, (0, 1)),))
     assert constraints.check(affine, Objective.JOINT, 0.05) == {
-        'kind': 'affinity', 'ratio': None, 'faults': [], 'certified': False}
+        'kind': 'affinity', 'ratio': None, 'faults': [], 'certified': False,
+        'links': 'trees', 'within_1_percent': False}
