@@ -3,7 +3,7 @@
 """Edge modules and a tenant that ask for all they can get.
 
 ``python -m benchmarks.adversary --edge PORT [--tenant URL]`` connects to a
-stream server on loopback as two hosts that send reports of 3.7 MB without a
+stream server on loopback as two hosts that send reports of 1.9 MB without a
 pause; those of the second one are refused, and it comes back. With
 ``--tenant`` it also lists coflows over ``CONNECTIONS`` connections, each again
 as soon as it is answered or refused.
@@ -33,7 +33,7 @@ BEGINS_S = 3.0
 SHARE = 0.9
 #: Destinations of a coflow in a report that is taken, and in one that has more
 #: coflows than a report may have.
-TAKEN, REFUSED = 12, 6
+TAKEN, REFUSED = 5, 2
 
 
 def large_report(n_destinations: int) -> bytes:

@@ -8,6 +8,7 @@ second time, to show the value at the path that msgspec's error names.
 
 from collections.abc import Iterator
 import functools
+import itertools
 import json
 import re
 from typing import Any
@@ -113,7 +114,9 @@ class Decoder(Generic[_T]):
             steps.append(unknown.group(1))
             shown = json.dumps(found[unknown.group(1)])
         else:
-            shown = json.dumps(found)
+            # A large value is not encoded as a whole, to be cut.
+            shown = ''.join(itertools.islice(
+                json.JSONEncoder().iterencode(found), exception.SHOWN_CHARS))
             limit = (_limit(what) or ' or '.join(self._choices(steps))
                      or f'a valid value ({exception.bounded(what)})')
         field = ''.join(f'[{step}]' if isinstance(step, int) else f'.{step}'

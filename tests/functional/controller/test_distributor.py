@@ -246,7 +246,7 @@ def test_an_edge_speaks_for_its_own_host_only(shared, port):
 
 
 @pytest.mark.parametrize('data, why', [
-    (b'GET / HTTP/1.1\r\n\r\n', 'at most 4194304 bytes'),
+    (b'GET / HTTP/1.1\r\n\r\n', 'at most 2097152 bytes'),
     (made.frame('heartbeat'), 'one hello, before every other message'),
     (frames.frame(b'[' * 70_000), 'nested'),
     (frames.frame(b'{"type": "hello", "host": NaN}'), 'NaN'),
