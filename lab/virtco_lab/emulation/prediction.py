@@ -12,12 +12,13 @@ import numpy as np
 
 from virtco import scheduling
 from virtco import units
-from virtco.fluid import flow_kernels
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import live
+from virtco.state import schedule_input
 from virtco_lab.emulation import scenario
 from virtco_lab.sim import cloud
+from virtco_lab.sim import controlled
 from virtco_lab.sim import demands as demand_model
 from virtco_lab.sim import groups
 from virtco_lab.sim import schemes
@@ -28,6 +29,8 @@ DEFAULT_SHARE = 0.02
 # Bottlenecks that differ by less are a tie: measured rates differ by more.
 _TIE = 0.005
 _MAX_ORDERS = 24
+# Nothing is reported to a controller that is not told of any coflow.
+_UNHEARD = controlled.Timing(math.inf, math.inf, look_s=math.inf)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -87,22 +90,10 @@ def simulate_tcp(placed: collections.abc.Sequence[Placed],
 
     :param rates_bps: rate of each uplink, the same both ways, as payload.
     """
-    names = sorted(rates_bps)
-    rows = np.array([
-        (number, names.index(src), names.index(dst), size)
-        for number, entry in enumerate(placed)
-        for src, dst, size in entry.flows() if src != dst]).reshape(-1, 4)
-    owner, src, dst = rows[:, :3].T.astype(int, 'C')
-    flows = flow_kernels.Flows(
-        np.array([rates_bps[name] for name in names] * 2, float), src,
-        len(names) + dst, np.zeros_like(src), 1, rows[:, 3].copy(),
-        np.zeros(len(rows)))
-    flows.is_free = np.ones(len(rows), np.uint8)
-    while flows.n_left:
-        flow_kernels.step(flows, math.inf)
-    ends_s = np.zeros(len(placed))
-    np.maximum.at(ends_s, owner, flows.end_s)
-    return ends_s.tolist()
+    return controlled.simulate(
+        [controlled.Sent(one.coflow, one.coflow, one.hosts, told_s=math.inf)
+         for one in placed], rates_bps,
+        schedule_input.Options(order='fair', beta=0.0), _UNHEARD)
 
 
 def ties(placed: collections.abc.Sequence[Placed],
