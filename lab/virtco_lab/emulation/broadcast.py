@@ -9,16 +9,13 @@ broadcasts: under rates that come later and change while a broadcast runs, or
 under the constant ones, where only the estimates and trees differ.
 """
 
-from collections.abc import Iterator
 from collections.abc import Sequence
-import contextlib
+from concurrent import futures
 import dataclasses
 import functools
 import itertools
 import os
 import statistics
-import threading
-import time
 
 import numpy as np
 
@@ -31,6 +28,7 @@ from virtco_lab.emulation import extent
 from virtco_lab.emulation import mesh as mesh_module
 from virtco_lab.emulation import scenario
 from virtco_lab.emulation import starvation
+from virtco_lab.emulation import timetable
 from virtco_lab.sim import clouds
 from virtco_lab.sim.figures import outcome
 from virtco_lab.sim.figures import rpca_dynamics
@@ -275,7 +273,9 @@ def _broadcast(mesh: mesh_module.Mesh, edges: trees.Edges, n_segments: int,
     for _ in range(_REPEATS):
         mesh.set_rates(coming[0])
         watch = starvation.Watch(lambda: [os.getpid()])
-        with _changing(mesh, coming[1:]):
+        with (futures.ThreadPoolExecutor(1) as pool, timetable.running([
+                (number * CHANGE_S, functools.partial(mesh.set_rates, one))
+                for number, one in enumerate(coming[1:], 1)], pool)):
             took_s = mesh.broadcast(edges, size, n_segments)
         tries.append((watch.read().waited, took_s))
         if tries[-1][0] <= MOST_WAITED:
@@ -284,28 +284,6 @@ def _broadcast(mesh: mesh_module.Mesh, edges: trees.Edges, n_segments: int,
     return took_s, expected_s(
         edges, size, [scenario.goodput_bps(1.0) * one for one in coming],
         CHANGE_S, n_segments), waited, len(tries) - 1
-
-
-@contextlib.contextmanager
-def _changing(mesh: mesh_module.Mesh, coming: Sequence[Matrix]
-              ) -> Iterator[None]:
-    """Set the next rates every :data:`CHANGE_S` while the block runs."""
-    over, began_s = threading.Event(), time.monotonic()
-
-    def change() -> None:
-        for number, rates_bps in enumerate(coming, 1):
-            if over.wait(max(0.0, began_s + number * CHANGE_S
-                             - time.monotonic())):
-                return
-            mesh.set_rates(rates_bps)
-
-    thread = threading.Thread(target=change)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def expected_s(edges: trees.Edges, size_bytes: float,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
 import dataclasses
+import functools
 import math
-import threading
 import time
 import typing
 import uuid
@@ -22,6 +22,7 @@ from virtco_lab.emulation import planned_cloud
 from virtco_lab.emulation import runner
 from virtco_lab.emulation import starvation
 from virtco_lab.emulation import testbed as testbed_module
+from virtco_lab.emulation import timetable
 from virtco_lab.sim import claims
 from virtco_lab.sim import schemes
 
@@ -117,33 +118,25 @@ class Bed(testbed_module.Testbed):
         :param beside: is entered, too.
         """
         cloud = typing.cast(planned_cloud.PlannedCloud, self._cloud)
-        over = threading.Event()
         began_s = time.monotonic()
         late = sorted((one.start_s + claim.late_s, number) for number, (
             one, claim) in enumerate(zip(coflows, claimed))
             if claim.late_s is not None)
 
-        def tell() -> None:
-            for late_s, number in late:
-                if over.wait(min(threading.TIMEOUT_MAX, max(
-                        0.0, began_s + late_s - time.monotonic()))):
-                    return
-                one, claim = coflows[number], claimed[number]
-                if claim.is_launched:
-                    self._announce(one, claim)
-                else:
-                    cloud.tell(groups[number], one.coflow.name, misled.hint(
-                        one, claim), uuid.uuid4().hex)
-                told_s[number] = time.monotonic() - began_s
+        def tell(number: int) -> None:
+            one, claim = coflows[number], claimed[number]
+            if claim.is_launched:
+                self._announce(one, claim)
+            else:
+                cloud.tell(groups[number], one.coflow.name, misled.hint(
+                    one, claim), uuid.uuid4().hex)
+            told_s[number] = time.monotonic() - began_s
 
         assert self._inside is not None
-        future = self._inside.submit(tell)
-        try:
-            with beside:
-                yield
-        finally:
-            over.set()
-        future.result()
+        with (timetable.running([(at_s, functools.partial(tell, number))
+                                 for at_s, number in late], self._inside),
+              beside):
+            yield
 
     def _announce(self, one: claims.Coflow, claim: claims.Claim) -> None:
         """Tell the sizes of a group that was launched without them."""

@@ -5,7 +5,6 @@
 import contextlib
 import itertools
 import os
-import time
 import types
 
 import numpy as np
@@ -82,31 +81,6 @@ def test_a_figure_is_drawn_as_ever(monkeypatch, kind):
     found = broadcast.FIGURES[kind.name](
         extent.Options(20e6, (0, 5)), display)
     drawing.check(kind.name, found, display.said)
-
-
-def test_rates_change_one_after_another_until_the_broadcast_is_over(
-        monkeypatch):
-    monkeypatch.setattr(broadcast, 'CHANGE_S', 0.02)
-    changes = []
-
-    class Mesh:
-        def set_rates(self, rates_bps):
-            changes.append((rates_bps, time.monotonic()))
-
-    began_s = time.monotonic()
-    with broadcast._changing(Mesh(), [1, 2, 3, 4]):
-        while len(changes) < 2:
-            time.sleep(0.001)
-    assert [rates_bps for rates_bps, _ in changes] == (
-        [1, 2, 3, 4][:len(changes)])
-    for number, (_, at_s) in enumerate(changes, 1):
-        assert at_s >= began_s + number * 0.02
-    # All of them come, where there is time.
-    with broadcast._changing(Mesh(), [5]):
-        while changes[-1][0] != 5:
-            time.sleep(0.001)
-    with broadcast._changing(Mesh(), []):
-        pass
 
 
 def test_a_broadcast_is_repeated_while_it_waited_too_long(monkeypatch):
