@@ -117,6 +117,14 @@ class Kept(Protocol):
     def identity(self) -> Identity:
         """Key in a book, which tells a run from all others."""
 
+    @property
+    def name(self) -> str:
+        """Workload, scheme and seed of the run."""
+
+    @property
+    def off(self) -> float:
+        """Relative difference of the measured mean CCT from the simulated."""
+
 
 K = TypeVar('K', bound=Kept)
 

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 import functools
 import statistics
 from typing import Any
-from typing import Protocol
 
 import numpy as np
 
@@ -120,24 +119,12 @@ FIGURES: dict[str, extent.Figure] = {
     for name in (f'virtco-case{number}' for number in range(1, 7))}
 
 
-class Compared(Protocol):
-    """A run and its simulation."""
-
-    @property
-    def name(self) -> str:
-        """Workload, scheme and seed of the run."""
-
-    @property
-    def off(self) -> float:
-        """Relative difference of the measured mean CCT from the simulated."""
-
-
-def mean_off(runs: Sequence[Compared]) -> float:
+def mean_off(runs: Sequence[measure.Kept]) -> float:
     """Return the mean of the runs' absolute deviations, as a fraction."""
     return statistics.fmean(abs(run.off) for run in runs)
 
 
-def worst_off(runs: Sequence[Compared]) -> float:
+def worst_off(runs: Sequence[measure.Kept]) -> float:
     """Return the deviation that is largest in size, with its sign."""
     return max((run.off for run in runs), key=abs)
 
@@ -190,7 +177,7 @@ def _agreement(runs: Sequence[measure.Run]) -> list[str]:
             if (its := [run for run in runs if run.scheme == name])]
 
 
-def agreement(runs: Sequence[Compared]) -> str:
+def agreement(runs: Sequence[measure.Kept]) -> str:
     """Say how far runs are from the simulator, and how far they may be."""
     return (f'{mean_off(runs):.1%} off in the mean ({MEAN_TOLERANCE:.0%} '
             f'allowed), {abs(worst_off(runs)):.1%} at most '
@@ -205,14 +192,14 @@ def _unmet(runs: Sequence[measure.Run]) -> list[str]:
         for one in mean_unmet(its))]
 
 
-def worst_unmet(runs: Iterable[Compared]) -> list[str]:
+def worst_unmet(runs: Iterable[measure.Kept]) -> list[str]:
     """List the runs that are too far from the simulator."""
     return [f'{run.name}: {run.off:+.1%} off the simulator, '
             f'{WORST_TOLERANCE:.0%} allowed'
             for run in runs if abs(run.off) > WORST_TOLERANCE]
 
 
-def mean_unmet(runs: Sequence[Compared]) -> list[str]:
+def mean_unmet(runs: Sequence[measure.Kept]) -> list[str]:
     """Say that runs are too far from the simulator in the mean, if so."""
     off = mean_off(runs)
     return [] if off <= MEAN_TOLERANCE else [
