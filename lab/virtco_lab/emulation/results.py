@@ -6,6 +6,8 @@ import dataclasses
 import statistics
 import typing
 
+from virtco_lab.sim.figures import outcome
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CoflowResult:
@@ -103,7 +105,7 @@ class WorkloadResult:
         if not self.complete:
             return []
         ours = self.schemes[-1].mean_measured_s
-        return [relative_speed_up(scheme.mean_measured_s, ours)
+        return [outcome.reduction(ours, scheme.mean_measured_s) / 100
                 for scheme in self.schemes[:-1]]
 
 
@@ -168,8 +170,3 @@ class Results:
                 entry['mean_measured_s'] = scheme.mean_measured_s
                 entry['mean_unpaced_s'] = scheme.mean_unpaced_s
         return made
-
-
-def relative_speed_up(other_s: float, ours_s: float) -> float:
-    """Return the saved share of the other time (VirtCO section 5.1)."""
-    return 0.0 if other_s <= 0 else (other_s - ours_s) / other_s

@@ -11,7 +11,6 @@ from virtco.model import coflow as coflow_model
 from virtco_lab.emulation import bed
 from virtco_lab.emulation import calibration
 from virtco_lab.emulation import prediction
-from virtco_lab.emulation import results
 from virtco_lab.emulation import runner
 from virtco_lab.emulation import scenario
 from virtco_lab.emulation import traffic
@@ -198,9 +197,3 @@ def test_schemes_speak_the_controllers_language():
             'objective': 'online'}
     assert dataclasses.replace(scheme, ceil='rate').settings()[
         'ceil'] == 'rate'
-
-
-def test_relative_speed_up_is_the_papers():
-    assert results.relative_speed_up(100, 80) == pytest.approx(0.2)
-    assert results.relative_speed_up(80, 100) == pytest.approx(-0.25)
-    assert results.relative_speed_up(0, 0) == 0
