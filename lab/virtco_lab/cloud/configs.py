@@ -106,17 +106,6 @@ def neutron(layout: layouts.Layout, database: str, broker: str) -> Groups:
             'quotas': {'quota_port': -1}}
 
 
-def mechanism() -> dict[str, str]:
-    """Return the files, text by name, that declare the mechanism driver."""
-    info = 'virtco_cloud-0.dist-info'
-    return {f'{info}/METADATA':
-                'Metadata-Version: 2.1\nName: virtco-cloud\nVersion: 0\n',
-            f'{info}/entry_points.txt': process.ini({
-                'neutron.ml2.mechanism_drivers': {
-                    'virtco_lab': 'virtco_lab.cloud.mechanism:LabMechanism'
-                }})}
-
-
 def nova(layout: layouts.Layout, database: str, api_database: str,
          broker: str) -> Groups:
     """Return the configuration that all services of Nova share."""

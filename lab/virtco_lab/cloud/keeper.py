@@ -193,8 +193,7 @@ class Keeper:
                 'OS_GLANCE_CONFIG_DIR': str(self.layout.home / 'etc/glance')
             }),
             daemons.wsgi(self.layout, 'neutron', 'neutron.wsgi.api', {
-                'OS_NEUTRON_CONFIG_FILES': config['neutron'],
-                'PYTHONPATH': self._mechanism()}),
+                'OS_NEUTRON_CONFIG_FILES': config['neutron']}),
             daemons.wsgi(self.layout, 'nova', 'nova.wsgi.osapi_compute', {
                 # The first file is taken for the paste configuration.
                 'OS_NOVA_CONFIG_FILES': ';'.join(
@@ -206,20 +205,6 @@ class Keeper:
                 name := 'neutron-ovn-maintenance-worker'), [
                     process.script(name), '--config-file', config['neutron']])]
               if self._is_ovn else ())])
-
-    def _mechanism(self) -> str:
-        """Return a PYTHONPATH that contains the cloud's mechanism driver.
-
-        ML2 finds drivers by entry points only. This driver's entry point is in
-        no installed package, so other Neutrons do not find it.
-        """
-        path = self.layout.home / 'drivers'
-        for name, text in configs.mechanism().items():
-            file = path / name
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text)
-        return os.pathsep.join(filter(None, [
-            str(path), os.environ.get('PYTHONPATH')]))
 
     def _controllers(self) -> None:
         """Start the controllers and the load balancer in front of them."""

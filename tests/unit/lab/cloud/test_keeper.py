@@ -216,19 +216,8 @@ def test_parts_are_configured_where_they_look(cloud):
         etc / 'glance.conf').read_text()
     assert os.readlink(etc / 'glance-api-paste.ini') == configs.paste(
         'glance', 'glance-api-paste.ini')
-    neutron = cloud.services['neutron'].arguments[2]
-    path = neutron['PYTHONPATH'].partition(os.pathsep)[0]
-    for name, text in configs.mechanism().items():
-        assert (pathlib.Path(path) / name).read_text() == text
     assert (cloud.home / 'haproxy.cfg').read_text() == configs.haproxy(
         layout, 2)
-
-
-def test_neutron_finds_what_we_find(cloud, monkeypatch):
-    monkeypatch.setenv('PYTHONPATH', '/ours')
-    assert cloud.keeper._mechanism() == f'{cloud.home}/drivers:/ours'
-    monkeypatch.delenv('PYTHONPATH')
-    assert cloud.keeper._mechanism() == f'{cloud.home}/drivers'
 
 
 def test_each_process_is_told_who_it_is(cloud):
