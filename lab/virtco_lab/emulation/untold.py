@@ -17,6 +17,7 @@ from virtco import hints
 from virtco.wire import coflow_bodies
 from virtco_lab.emulation import fabric
 from virtco_lab.emulation import misled
+from virtco_lab.emulation import namespaces
 from virtco_lab.emulation import nova_client
 from virtco_lab.emulation import planned_cloud
 from virtco_lab.emulation import runner
@@ -132,10 +133,9 @@ class Bed(testbed_module.Testbed):
                     one, claim), uuid.uuid4().hex)
             told_s[number] = time.monotonic() - began_s
 
-        assert self._inside is not None
-        with (timetable.running([(at_s, functools.partial(tell, number))
-                                 for at_s, number in late], self._inside),
-              beside):
+        with (namespaces.executor(self.fabric.control) as pool,
+              timetable.running([(at_s, functools.partial(tell, number))
+                                 for at_s, number in late], pool), beside):
             yield
 
     def _announce(self, one: claims.Coflow, claim: claims.Claim) -> None:

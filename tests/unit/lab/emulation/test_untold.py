@@ -2,9 +2,9 @@
 
 """Coflows of which the controller hears as their tenants please."""
 
+from concurrent import futures
 import contextlib
 import math
-import threading
 import time
 import types
 
@@ -78,10 +78,9 @@ def _bed(monkeypatch, tmp_path):
             uuid, host, f'ns-{uuid}', '', '', f'ip-{uuid}')
 
     found.fabric = types.SimpleNamespace(
-        vms=vms, add_vm=add_vm, introduce=lambda pairs: story.append(
+        control='control', vms=vms, add_vm=add_vm,
+        introduce=lambda pairs: story.append(
             ('introduce', sorted((a.vm, b.vm) for a, b in pairs))))
-    found._inside = types.SimpleNamespace(submit=lambda function: _submit(
-        function))
     found.inside = lambda function, *_: function()
     found._nova = None
     found.change_settings = story.append
@@ -116,23 +115,12 @@ def _bed(monkeypatch, tmp_path):
             return types.SimpleNamespace(ccts_s=(1.0, 2.0))
 
     found.lasts_s = 0.0
+    monkeypatch.setattr(untold.namespaces, 'executor', lambda name: (
+        futures.ThreadPoolExecutor(name == 'control')))
     monkeypatch.setattr(untold.runner.transfers, 'Transfer', Transfer)
     monkeypatch.setattr(starvation, 'Watch', lambda pids: (
         types.SimpleNamespace(read=lambda: starvation.Usage(0.25, {}))))
     return found
-
-
-def _submit(function):
-    future = untold.testbed_module.concurrent.futures.Future()
-
-    def run():
-        try:
-            future.set_result(function())
-        except Exception as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return future
 
 
 EXACT = [claims.Claim(), claims.Claim()]
