@@ -30,8 +30,11 @@ _BUFFER_BYTES = 16 * 2 ** 20
 _QUIET_S = 0.05
 _MAX_QUIET_S = 0.5
 _STOP_S = 1.2
-#: Seconds for which an unauthenticated peer may occupy the responder.
-_HELLO_S = 1.0
+#: Seconds for which a peer may occupy the responder that named no expected
+#: measurement, which it does with its first segment, and that has no key.
+_HELLO_S, _PROOF_S = 0.05, 1.0
+#: Peers that wait meanwhile, for 1.6 s at most.
+_MOST_WAITING = 32
 _MOST_EXPECTED = 64
 _MOST_WINDOWS = 1500
 
@@ -54,7 +57,10 @@ class Responder:
         family = socket.AF_INET6 if ':' in address else socket.AF_INET
         with contextlib.ExitStack() as opened:
             self._listener = opened.enter_context(socket.create_server(
-                (address, port), family=family, backlog=8))
+                (address, port), family=family, backlog=_MOST_WAITING))
+            # A peer is accepted when it says something, or after a second.
+            self._listener.setsockopt(socket.IPPROTO_TCP,
+                                      socket.TCP_DEFER_ACCEPT, 1)
             self.port: int = self._listener.getsockname()[1]
             self._packets = opened.enter_context(
                 socket.socket(family, socket.SOCK_DGRAM))
@@ -137,6 +143,7 @@ class Responder:
         expected = self._awaited().get(hello.probe_id)
         if expected is None:
             raise protocol.ProbeError('nobody is expected by that name')
+        control.deadline_s = time.monotonic() + _PROOF_S
         key = expected.key
         nonces = hello.nonce, os.urandom(protocol.NONCE_BYTES).hex()
         control.send(protocol.Challenge(nonces[1],

@@ -38,14 +38,14 @@ def key(name):
 
 
 def test_few_wait_to_be_served():
-    """Nobody is served before the start; nine wait, and no tenth."""
+    """Nobody is served before the start; 33 wait, and no other."""
     answering = make()
     with contextlib.ExitStack() as stack:
         stack.callback(answering._listener.close)
         stack.callback(answering._packets.close)
-        for _ in range(9):
+        for _ in range(33):
             stack.enter_context(socket.create_connection(
-                (LOOPBACK, answering.port), timeout=5))
+                (LOOPBACK, answering.port), timeout=5)).sendall(b'{')
         with pytest.raises(TimeoutError):
             socket.create_connection((LOOPBACK, answering.port),
                                      timeout=0.05)
