@@ -8,6 +8,7 @@ import os
 import pathlib
 from typing import Any
 
+import msgspec
 from oslo_log import log as logging
 
 from virtco import exception
@@ -34,12 +35,14 @@ class StateDir:
                 limit=f'a directory ({exception.reason(error)})') from error
 
     def save(self, name: str, value: Any) -> None:
-        """Replace a file. A full disk costs a warning, not the service."""
+        """Replace a file. A full disk costs a warning, not the service.
+
+        :param value: JSON value, which may hold dataclasses and tuples.
+        """
         fresh = self.path / f'.{name}-new'
         try:
-            with open(fresh, 'w') as file:
-                # dump() would take the slow encoder.
-                file.write(json.dumps(value))
+            with open(fresh, 'wb') as file:
+                file.write(msgspec.json.encode(value))
                 file.flush()
                 # Otherwise the name may survive a crash without the text.
                 os.fsync(file.fileno())

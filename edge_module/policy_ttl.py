@@ -104,5 +104,5 @@ class HeldPolicy:
             return
         self._saved, self._save_due_s = latest, now_s + _SAVE_INTERVAL_S
         self._files.save(_NAME, {
-            'policy': self.policy.to_dict(),
+            'policy': self.policy,
             'renewed_at': time.time() - (now_s - self._renewed_s)})

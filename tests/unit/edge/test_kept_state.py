@@ -48,4 +48,4 @@ def test_what_is_saved_is_on_the_disk_before_its_name(files, monkeypatch):
     monkeypatch.setattr(state.os, 'replace', lambda *names: (
         order.append('replace'), replace(*names)))
     files.save('x', [1, 2])
-    assert order == [6, 'replace']
+    assert order == [5, 'replace']
