@@ -98,7 +98,8 @@ class Counters:
     """Totals of coflows, their destinations, the uplink and VM pairs."""
 
     def __init__(self, saved: Iterable[Any] = ()):
-        self.totals: dict[Name, Total] = {}
+        self._totals: dict[Kind, dict[Name, Total]] = (
+            collections.defaultdict(dict))
         self._stats: Mapping[int, wire.ClassStats] = {}
         # Limited hosts by slot; coflow and host by minor.
         self._limits = {0: ''}
@@ -110,12 +111,13 @@ class Counters:
             # A row of another version is left out.
             with contextlib.suppress(msgspec.ValidationError):
                 name, base, last = msgspec.convert(row, _Row)
-                self.totals[name] = Total(base, last)
+                self._totals[name.kind][name] = Total(base, last)
 
     def to_rows(self) -> list[_Row]:
         """Return all totals as JSON rows, for the constructor to read."""
         return [(name, total.base, total.last)
-                for name, total in self.totals.items()]
+                for totals in self._totals.values()
+                for name, total in totals.items()]
 
     def name_limits(self, unmanaged: edge_policy.Unmanaged | None) -> None:
         """Set the limited host of each slot; see :meth:`limited`."""
@@ -156,16 +158,20 @@ class Counters:
         """Return the totals of the kernel's classes; delete those without."""
         self._classes = {minor: of for minor, of in self._classes.items()
                          if minor in classes or minor in self.coflow_minors}
-        for name in [name for name in self.totals if name.kind in _OF_OWNERS
-                     and name != self._name_of(int(name.where))]:
-            del self.totals[name]
-        # Leaves that are gone are added up for each part.
-        for name in [name for name in self.totals
-                     if name.kind == 'leaf' and name.where
-                     and int(name.where) not in classes]:
-            into = self._total(name._replace(where=''))
-            into.base = model.Counts(*map(operator.add, into.base,
-                                          self.totals.pop(name).value))
+        for kind in _OF_OWNERS:
+            for name in [*self._totals[kind]]:
+                if name != self._name_of(int(name.where)):
+                    del self._totals[kind][name]
+        # Leaves that are gone are added up for each part, and so are classes
+        # of further uplinks.
+        for name in (*self._totals['leaf'], *self._totals['uplink']):
+            if name.where and name.subject != 'queue' and (
+                    int(name.where) not in classes
+                    and int(name.where) % minors.FURTHER not in self._classes):
+                into = self._total(name._replace(where=''))
+                into.base = model.Counts(*map(
+                    operator.add, into.base,
+                    self._totals[name.kind].pop(name).value))
         return {minor: list(map(self._total, self._names_of(minor)))
                 for minor in classes}
 
@@ -207,7 +213,7 @@ class Counters:
                     where)
 
     def _total(self, name: Name) -> Total:
-        return self.totals.setdefault(name, Total())
+        return self._totals[name.kind].setdefault(name, Total())
 
     def add_pairs(self, counted: Mapping[tuple[str, classify.Entry],
                                          model.Counts]) -> None:
@@ -237,13 +243,13 @@ class Counters:
         """
         for name, seen in counted.items():
             self._total(name).update(seen)
-        for name in [name for name in self.totals if not is_part
-                     and name.kind == kind and name not in counted]:
-            del self.totals[name]
+        for name in () if is_part else (
+                self._totals[kind].keys() - counted.keys()):
+            del self._totals[kind][name]
 
     def _of_kind(self, kind: Kind) -> list[tuple[Name, model.Counts]]:
-        return [(name, total.value) for name, total in self.totals.items()
-                if name.kind == kind]
+        return [(name, total.value)
+                for name, total in self._totals[kind].items()]
 
     def _backlog_bytes(self, name: Name) -> int:
         return self._stats.get(_minor_of(name), wire.NO_STATS).backlog_bytes

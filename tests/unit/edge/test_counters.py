@@ -47,6 +47,25 @@ def test_one_reading():
     assert seen.shared()['host'] == reports.PartCounters(100, 1, 4)
 
 
+def test_coflows_of_further_uplinks_that_ended_leave_one_sum():
+    """A row for each would be saved for ever."""
+    seen, sent_bytes = _counters(), 0
+    for number in range(3):
+        minor = 0x10 + 3 * number
+        seen.name_classes([test_tcplan.coflow(minor, 1e6, (2, 1))])
+        seen.add_stats({minors.LINK: wire.ClassStats(1000),
+                        minor: wire.ClassStats(40),
+                        minors.FURTHER + minor: wire.ClassStats(50)})
+        sent_bytes += 50
+        # The class of the further uplink outlives the other one for a moment.
+        seen.name_classes([])
+        for stats in ({minors.FURTHER + minor: wire.ClassStats(50)}, {}):
+            seen.add_stats({minors.LINK: wire.ClassStats(1000)} | stats)
+            assert seen.sums()['uplink_sent_bytes'] == 1000 + sent_bytes
+    assert [name.where for name, _, _ in seen.to_rows()
+            if name.subject == 'further'] == ['']
+
+
 def test_coflows_are_counted_on_every_uplink():
     seen, further = _counters(), minors.FURTHER
     stats = STATS | {further + minor: found
