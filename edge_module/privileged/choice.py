@@ -3,24 +3,20 @@
 """Who makes the privileged calls: this process, or a helper."""
 
 import os
-import pathlib
 import pwd
 from typing import cast
+
+from oslo_privsep import capabilities
 
 from edge_module.privileged import helper_protocol as protocol
 from edge_module.privileged import kernel_calls as kernel
 from virtco import exception
 
-_CAP_NET_ADMIN = 12
-_STATUS = pathlib.Path('/proc/self/status')
-
 
 def may_administer() -> bool:
     """Return whether this process holds CAP_NET_ADMIN."""
-    for line in _STATUS.read_text().splitlines():
-        if line.startswith('CapEff:'):
-            return bool(int(line.split()[1], 16) >> _CAP_NET_ADMIN & 1)
-    return False
+    effective, _, _ = capabilities.get_caps()
+    return capabilities.CAP_NET_ADMIN in effective
 
 
 def open_kernel(user: str, helper_user: str) -> protocol.Kernel:
