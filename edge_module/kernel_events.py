@@ -25,7 +25,6 @@ from edge_module.qdisc import wire
 LOG = logging.getLogger(__name__)
 
 _RTMGRP_LINK, _RTMGRP_TC = 1, 8
-_NEWLINK, _DELLINK = 16, 17
 _QDISCS = (wire.RTM_NEWQDISC, wire.RTM_DELQDISC)
 _SO_ATTACH_FILTER = 26
 _SO_RCVBUFFORCE = 33
@@ -100,7 +99,7 @@ class KernelWatch:
         links = False
         try:
             for kind, body in _messages(self._route):
-                if kind in (_NEWLINK, _DELLINK):
+                if kind in (wire.RTM_NEWLINK, wire.RTM_DELLINK):
                     links = True
                     continue
                 _, ifindex, handle, _, _ = wire.TCMSG.unpack_from(body)

@@ -146,11 +146,13 @@ class NftClassifier:
 
     def dump(self) -> nft_listing.Standing:
         """Read the table from the kernel, whatever is known of it."""
-        output, = self.kernel.nft_read([operations.Listing('table')])
-        if output is None:
-            return nft_listing.Standing()
-        return nft_listing.standing(
-            self.hook, json.loads(output)['nftables'])
+        objects, = self._read(operations.Listing('table'))
+        return nft_listing.standing(self.hook, objects)
+
+    def _read(self, *listings: operations.Listing) -> list[list[Any]]:
+        """Read the objects of listings; a missing one has none."""
+        return [[] if output is None else json.loads(output)['nftables']
+                for output in self.kernel.nft_read([*listings])]
 
     def counted(self) -> dict[tuple[str, base.Entry], model.Counts]:
         """Read the counters of the entries; empty if the table was lost.
@@ -162,12 +164,12 @@ class NftClassifier:
         """
         known = self.known if self.known is not None else self.dump()
         objects: list[Any] = []
-        for output in self.kernel.nft_read(
-                [operations.Listing('map', self.hook.map_name(kind))
-                 for kind in nft_text.kinds(known.rules)]):
-            if output is None:  # lost; the audit puts it right
+        for found in self._read(*(
+                operations.Listing('map', self.hook.map_name(kind))
+                for kind in nft_text.kinds(known.rules))):
+            if not found:  # lost; the audit puts it right
                 return {}
-            objects += json.loads(output)['nftables']
+            objects += found
         names = {ifindex: dev if self.hook.is_at_ports else ''
                  for dev, ifindex in known.hooks}
         # An entry of a device that is gone belongs to no port.
@@ -179,10 +181,9 @@ class NftClassifier:
         """Read (device, Ethernet address) of recent unmanaged packets."""
         if self.known is None or not self.known.follows:
             return frozenset()
-        output, = self.kernel.nft_read(
-            [operations.Listing('set', self.hook.map_name('reached'))])
-        return (frozenset() if output is None
-                else nft_listing.elements(output))
+        objects, = self._read(
+            operations.Listing('set', self.hook.map_name('reached')))
+        return nft_listing.elements(objects)
 
     def ports(self) -> Collection[int]:
         """Return the ifindex of each attached port; none at the uplink."""
@@ -208,10 +209,9 @@ class NftClassifier:
                     else [operations.Listing('set', name)
                           for name in devices])
         return {(devices[name], address): seen
-                for output in self.kernel.nft_read(listings)
                 # A set that was lost is put right by the audit.
-                if output is not None
-                for name, found in nft_listing.counted_sets(output).items()
+                for objects in self._read(*listings)
+                for name, found in nft_listing.counted_sets(objects).items()
                 if name in devices for address, seen in found.items()}
 
     def remove(self) -> bool:

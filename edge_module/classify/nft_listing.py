@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
 import functools
-import json
 from typing import Any
 from typing import get_args
 
@@ -16,16 +15,20 @@ from edge_module.classify import nft_text
 from edge_module.privileged import devices
 from edge_module.tcplan import model
 
+#: Objects of a listing, each by its kind, and the maps in one by name.
+Objects = Iterable[Mapping[str, Any]]
+_Maps = Mapping[str, Mapping[str, Any]]
 
-def elements(listing: str) -> frozenset[tuple[str, str]]:
+
+def elements(objects: Objects) -> frozenset[tuple[str, str]]:
     """Return (device, Ethernet address) of each element of a listed set."""
     pairs = (item['elem']['val']['concat']
-             for shown in json.loads(listing)['nftables']
+             for shown in objects
              for item in shown.get('set', {}).get('elem', ()))
     return frozenset((str(dev), mac) for dev, mac in pairs)
 
 
-def counted_sets(listing: str) -> dict[str, dict[str, model.Counts]]:
+def counted_sets(objects: Objects) -> dict[str, dict[str, model.Counts]]:
     """Return counters by element, by name of the set that was listed."""
     return {shown['set']['name']: {
         item['elem']['val']: model.Counts(
@@ -33,7 +36,7 @@ def counted_sets(listing: str) -> dict[str, dict[str, model.Counts]]:
             item['elem']['counter']['packets'])
         for item in shown['set'].get('elem', ())
         if 'counter' in item['elem']}
-        for shown in json.loads(listing)['nftables'] if 'set' in shown}
+        for shown in objects if 'set' in shown}
 
 
 #: Types of fields that a key is said to be made of; the others are integers.
@@ -73,11 +76,6 @@ class Standing(base.Table):
     follows: bool = False
     strays: tuple[str, ...] = ()
     is_whole: bool = False
-
-
-#: Objects of a listing, each by its kind, and the maps in one by name.
-Objects = Iterable[Mapping[str, Any]]
-_Maps = Mapping[str, Mapping[str, Any]]
 
 
 def standing(hook: nft_text.Hook, objects: Objects) -> Standing:

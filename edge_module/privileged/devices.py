@@ -9,7 +9,6 @@ from typing import NamedTuple
 from edge_module.privileged import kernel_calls as kernel
 from edge_module.qdisc import wire
 
-_RTM_GETLINK = 18
 _IFLA_MASTER, _IFLA_LINKINFO = 10, 18
 _INFO_KIND, _INFO_DATA, _INFO_SLAVE_KIND = 1, 2, 4
 _IFLA_TUN_TYPE, _IFF_TAP = 3, b'\x02'
@@ -66,8 +65,7 @@ def ifindex(dev: str) -> int:
 def look(dev: str) -> Device | None:
     """Read a device from the kernel; None when it does not exist."""
     try:
-        answer = kernel.ask((_RTM_GETLINK, 0, wire.IFINFOMSG.pack(
-            0, 0, ifindex(dev), 0, 0)))
+        answer = kernel.ask(wire.link(wire.RTM_GETLINK, ifindex(dev)))
     except OSError:
         return None
     return read(answer)

@@ -12,8 +12,6 @@ from edge_module.classify import classified as classify
 from edge_module.qdisc import wire
 
 IFB_DEV = 'virtco-in'
-RTM_NEWLINK = 16
-RTM_DELLINK = 17
 
 _IFLA_IFNAME, _IFLA_LINKINFO, _IFLA_INFO_KIND = 3, 18, 1
 _IFF_UP = 1
@@ -39,7 +37,7 @@ _PORT_MASK = 0x0000FFFF
 
 def add_ifb(name: str) -> wire.Message:
     """Create an intermediate device and set it up."""
-    return (RTM_NEWLINK, wire.NLM_F_CREATE | wire.NLM_F_EXCL,
+    return (wire.RTM_NEWLINK, wire.NLM_F_CREATE | wire.NLM_F_EXCL,
             wire.IFINFOMSG.pack(0, 0, 0, _IFF_UP, _IFF_UP)
             + wire.attr(_IFLA_IFNAME, name.encode() + b'\0')
             + wire.attr(_IFLA_LINKINFO, wire.attr(_IFLA_INFO_KIND,
@@ -48,7 +46,7 @@ def add_ifb(name: str) -> wire.Message:
 
 def delete_link(ifindex: int) -> wire.Message:
     """Build the request that deletes a network device."""
-    return RTM_DELLINK, 0, wire.IFINFOMSG.pack(0, 0, ifindex, 0, 0)
+    return wire.link(wire.RTM_DELLINK, ifindex)
 
 
 def ingress_qdisc(ifindex: int) -> wire.Message:

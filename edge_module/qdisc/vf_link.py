@@ -13,7 +13,6 @@ from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 from edge_module.tcplan import vf_rates
 
-_RTM_GETLINK, _RTM_SETLINK = 18, 19
 _VFINFO_LIST, _EXT_MASK = 22, 29
 #: With virtual functions, without their counters, which a card may read from
 #: its firmware.
@@ -24,14 +23,10 @@ _U32 = struct.Struct('=I')
 _VF_RATE = struct.Struct('=III')
 
 
-def _link(kind: int, ifindex: int, attribute: bytes) -> wire.Message:
-    return kind, 0, wire.IFINFOMSG.pack(0, 0, ifindex, 0, 0) + attribute
-
-
 def request(ifindex: int) -> wire.Message:
     """Build a request for a device with its virtual functions."""
-    return _link(_RTM_GETLINK, ifindex,
-                 wire.attr(_EXT_MASK, _U32.pack(_MASK)))
+    return wire.link(wire.RTM_GETLINK, ifindex,
+                     wire.attr(_EXT_MASK, _U32.pack(_MASK)))
 
 
 def rate_of(share_mbps: int, most_mbps: int) -> vf_rates.Rate:
@@ -56,6 +51,6 @@ def read(answer: bytes) -> Iterator[tuple[str, vf_rates.Name, vf_rates.Rate]]:
 
 def change(step: vf_rates.Step) -> wire.Message:
     """Make the message that sets the rate of a virtual function."""
-    return _link(_RTM_SETLINK, int(step.name.card), wire.attr(
+    return wire.link(wire.RTM_SETLINK, int(step.name.card), wire.attr(
         _VFINFO_LIST, wire.attr(_VF_INFO, wire.attr(_RATE, _VF_RATE.pack(
             step.name.port, step.share_mbps, step.most_mbps)))))

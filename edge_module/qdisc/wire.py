@@ -17,6 +17,7 @@ from edge_module.tcplan import model
 from virtco import units
 from virtco.wire import edge_policy
 
+RTM_NEWLINK, RTM_DELLINK, RTM_GETLINK, RTM_SETLINK = 16, 17, 18, 19
 RTM_NEWQDISC = 36
 RTM_DELQDISC = 37
 RTM_GETQDISC = 38
@@ -134,6 +135,12 @@ def tc(kind: int, flags: int, ifindex: int, handle: int = 0, parent: int = 0,
        info: int = 0, *attributes: bytes) -> Message:
     """Build a message about a qdisc, class or filter of a device."""
     return kind, flags, TCMSG.pack(0, ifindex, handle, parent, info) + (
+        b''.join(attributes))
+
+
+def link(kind: int, ifindex: int, *attributes: bytes) -> Message:
+    """Build a message about a network device."""
+    return kind, 0, IFINFOMSG.pack(0, 0, ifindex, 0, 0) + (
         b''.join(attributes))
 
 
