@@ -3,9 +3,12 @@
 """Messages that wait to be sent from the edge module to the distributor."""
 
 import contextlib
+import heapq
 import socket
 import threading
 import time
+
+import msgspec
 
 from virtco import exception
 from virtco.wire import deltas
@@ -15,6 +18,8 @@ from virtco.wire import reports
 
 _MOST_MEASUREMENTS = 64
 _LONGEST_ERROR = 1000
+#: Length of a pair in a report, by which most reports need no closer look.
+_PAIR_BYTES = 200
 HEARTBEAT = messages.frame(messages.Heartbeat())
 
 
@@ -58,7 +63,18 @@ class Outbox:
             self._told = None
 
     def put_report(self, report: reports.Report) -> None:
-        """Replace the report that waits."""
+        """Replace the report that waits.
+
+        Tenants choose how many pairs there are. Where a report would not fit
+        into a frame, the pairs that sent least are left out.
+        """
+        while (2 * _PAIR_BYTES * len(report.pairs) > self._most_bytes
+               and len(messages.frame(messages.Whole(report)))
+               > self._most_bytes):
+            report = msgspec.structs.replace(
+                report, pairs=tuple(heapq.nlargest(
+                    len(report.pairs) // 2, report.pairs,
+                    key=lambda pair: pair.sent_bytes)))
         with self._lock:
             self._report = report
         self._rouse()
