@@ -43,12 +43,15 @@ class HeldPolicy:
         self._save_due_s = 0.0
 
     def load(self) -> edge_policy.EdgePolicy | None:
-        """Take the saved one, which is as old as it is."""
+        """Take the saved one, which is as old as it is.
+
+        The directory of a copied machine has that of another host.
+        """
         saved = self._files.load(_NAME)
         if saved is None:
             return None
         try:
-            policy = edge_policy.EdgePolicy.from_dict(saved['policy'])
+            policy = self._read(saved['policy'])
             age_s = max(0.0, time.time() - float(saved['renewed_at']))
         except (exception.PolicyInvalid, KeyError, TypeError,
                 ValueError) as error:
@@ -65,13 +68,16 @@ class HeldPolicy:
         :raises virtco.exception.PolicyInvalid: for one that is malformed or
             of another host; the one before stays.
         """
+        self.policy = policy = self._read(document)
+        self._save_due_s = 0.0
+        return policy
+
+    def _read(self, document: Any) -> edge_policy.EdgePolicy:
         policy = edge_policy.EdgePolicy.from_dict(document)
         if policy.host != self._host:
             raise exception.PolicyInvalid(
                 field='host', value=policy.host,
                 limit=f'the name of this host ({self._host})')
-        self.policy = policy
-        self._save_due_s = 0.0
         return policy
 
     def count_past(self, now_s: float, heard_s: float) -> int:

@@ -117,7 +117,9 @@ def test_a_clock_that_was_set_back_makes_no_policy_younger(held, files,
 
 @pytest.mark.parametrize('saved', [
     {}, [], {'policy': {}, 'renewed_at': 1.0},
-    {'policy': test_enforcer.ONE.to_dict(), 'renewed_at': 'x'}])
+    {'policy': test_enforcer.ONE.to_dict(), 'renewed_at': 'x'},
+    # Of the machine that this one is a copy of.
+    {'policy': document(host='h2'), 'renewed_at': 1.0}])
 def test_a_saved_policy_that_is_none_is_not_taken(held, files, saved, caplog):
     files.save('policy', saved)
     assert held.load() is None and held.policy is None
