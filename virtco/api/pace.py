@@ -35,7 +35,8 @@ HELD_S = 1.0
 
 class Limiter:
     """Middleware of falcon that charges processor time to each authenticated
-    project, and counts requests on open paths per address.
+    project, or user without one, and counts requests on open paths per
+    address.
 
     Headers prove nothing there: anybody may write them. Without keystone
     whoever asks may do everything; reading is charged to its address then,
@@ -93,11 +94,13 @@ class Limiter:
         """Name who pays for a request; nobody: an empty name."""
         if not self._is_keystone:
             return request.remote_addr if request.method == 'GET' else ''
-        project_id = request.env.get('HTTP_X_PROJECT_ID')
         roles = request.env.get('HTTP_X_ROLES', '').lower().split(',')
-        if not project_id or not EXEMPT.isdisjoint(roles):
+        if not EXEMPT.isdisjoint(roles):
             return ''
-        return f'project {project_id}'
+        project_id = request.env.get('HTTP_X_PROJECT_ID')
+        # Every user gets a token without a project.
+        return (f'project {project_id}' if project_id else
+                f'user {request.env.get("HTTP_X_USER_ID")}')
 
     def _hold(self, wait_s: float, why: str) -> None:
         """Wait where there is time to wait.

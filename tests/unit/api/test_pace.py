@@ -25,12 +25,12 @@ class Api:
             self.held_s.append)
 
     def ask(self, took_s=0.0, project='p', roles='member', *, method='GET',
-            path='/v1/coflows', address='192.0.2.1'):
+            path='/v1/coflows', address='192.0.2.1', user='u'):
         """Seconds to wait where the request is refused, else 0."""
         request = falcon.Request(testing.create_environ(
             path, method=method) | {
                 'REMOTE_ADDR': address, 'HTTP_X_PROJECT_ID': project,
-                'HTTP_X_ROLES': roles, **(
+                'HTTP_X_USER_ID': user, 'HTTP_X_ROLES': roles, **(
                     {pace.TOKEN: object()} if self._is_keystone
                     and path not in pace.OPEN_PATHS else {})})
         try:
@@ -71,10 +71,17 @@ def test_a_request_that_takes_no_time_had_its_token_checked():
 
 
 @pytest.mark.parametrize('who', [
-    {'roles': 'member,Admin'}, {'roles': 'service'}, {'project': ''}])
+    {'roles': 'member,Admin'}, {'roles': 'service'}])
 def test_those_who_answer_for_the_cloud_pay_nothing(who):
     api = Api()
     assert [api.ask(100, **who) for _ in range(4)] == [0] * 4
+
+
+def test_a_token_without_a_project_is_charged_to_its_user():
+    api = Api()
+    assert api.ask(100, project='', user='one') == 0
+    assert api.ask(project='', user='one') > 1000
+    assert api.ask(project='', user='two') == api.ask(user='one') == 0
 
 
 @pytest.mark.parametrize('is_keystone', [True, False])
