@@ -33,8 +33,8 @@ from virtco.wire import coflow_bodies as wire
 EVENTS_SHOWN = 20
 #: Flows of all matrices that a project has registered, 50 MB in the database.
 MOST_REGISTERED_FLOWS = 2_000_000
-#: Rows that a search for coflows of a state reads at a time, at least.
-LEAST_PAGE = 500
+#: Rows that a search for coflows of a state reads at a time, at most.
+MOST_ROWS = 5000
 NO_SCHEDULE = live.Schedule(0.0, ())
 #: Stands for the group of a registered matrix: all its columns are empty.
 _NO_GROUP = models.Group()
@@ -67,8 +67,7 @@ class Coflows:
         # Read before the database: a coflow that ends meanwhile is in one of
         # both.
         statuses = self._state.live.statuses()
-        # Few of the rows may be in the state: not a query for each of them.
-        page = limit if state is None else max(limit, LEAST_PAGE)
+        page = limit
         with self._state.database.reader() as session:
             before = None if marker is None else _get(session, marker)
             if before and project_id not in (None, before.project_id):
@@ -85,6 +84,8 @@ class Coflows:
                 if len(rows) < page or len(found) >= limit:
                     return found[-limit:]
                 before = rows[0]
+                # Few rows may be in the state: not a query for each of them.
+                page = min(MOST_ROWS, 4 * page)
 
     def events(self, project_id: str | None = None) -> list[wire.Event]:
         """List the events of a project, or of all, the newest first."""
