@@ -27,6 +27,7 @@ from virtco_lab.emulation import transfers
 
 _PORT = 5001
 _WAIT_S = 180.0
+_COMMAND_S = 600.0
 _POLL_S = 1.0
 
 
@@ -58,7 +59,7 @@ class TooSmall(exception.VirtcoException):
 
 
 class NotReached(exception.VirtcoException):
-    """The demo's coflows did not reach an awaited state in time."""
+    """A coflow or a command did not reach an awaited state in time."""
 
     msg_fmt = '%(what)s did not happen within %(limit_s)g s; it is %(now)s.'
 
@@ -109,9 +110,17 @@ class Client:
         """Run a command of the client; return its output.
 
         :raises exception.VirtcoException: with the client's error.
+        :raises NotReached: when the command does not end, as one that waits
+            for a server that is never built.
         """
-        done = subprocess.run([*self._prefix, *words], text=True,
-                              env=self._environment, capture_output=True)
+        try:
+            done = subprocess.run(
+                [*self._prefix, *words], text=True, env=self._environment,
+                capture_output=True, timeout=_COMMAND_S)
+        except subprocess.TimeoutExpired as error:
+            raise NotReached(
+                what=f'The end of openstack {" ".join(words[:2])}',
+                limit_s=_COMMAND_S, now='running') from error
         if done.returncode:
             raise exception.VirtcoException(
                 f'openstack {" ".join(words[:2])}: {done.stderr.strip()}')

@@ -205,6 +205,17 @@ def test_a_client_that_fails_says_what_it_said(cloud, monkeypatch):
         demo.Client(cloud.layout, 'demo').run('server', 'create', '--image')
 
 
+def test_a_client_that_never_ends_is_given_up(cloud, monkeypatch):
+    def run(argv, timeout, **options):
+        raise demo.subprocess.TimeoutExpired(argv, timeout)
+
+    monkeypatch.setattr(demo.subprocess, 'run', run)
+    with pytest.raises(demo.NotReached, match=(
+            'The end of openstack server create did not happen within 600 s; '
+            'it is running')):
+        demo.Client(cloud.layout, 'demo').run('server', 'create', '--wait')
+
+
 def test_nothing_is_deleted_where_nothing_is(cloud):
     demo.Client(cloud.layout, 'demo').delete({'pair', 'trio'})
     assert cloud.ran == [['server', 'list', '-f', 'json']]
