@@ -8,15 +8,39 @@ readings that other traffic disturbs, snapshots that are slow as a whole, and
 permanent changes.
 """
 
+from collections.abc import Callable
 from collections.abc import Iterator
 import dataclasses
+import functools
 
 import numpy as np
 from numpy import typing as npt
 
+from virtco.measure import constant
+from virtco.measure import robustpca
+
 Matrix = npt.NDArray[np.float64]
 
 LINK_BPS = 1e9
+
+
+def _rpca_of_rates(flat: Matrix) -> Matrix:
+    """Decompose rates, not times; unseen readings are the pair's median."""
+    median = constant.estimate(flat, constant.Estimator.MEDIAN)
+    return robustpca.constant_component(
+        np.where(np.isfinite(flat), flat, median))
+
+
+#: Estimates of the pairs' rates by readings, shape (n, n_pairs), NaN where
+#: nothing was seen.
+ESTIMATES: dict[str, Callable[[Matrix], Matrix]] = {
+    'mean rate': lambda flat: np.nanmean(flat, axis=0),
+    'mean time': lambda flat: 1 / np.nanmean(1 / flat, axis=0),
+    'least rate': lambda flat: np.nanmin(flat, axis=0),
+    'rpca of rates': _rpca_of_rates,
+    **{str(one): functools.partial(constant.estimate, estimator=one)
+       for one in constant.Estimator},
+    'chosen': lambda flat: constant.fit(flat).rates}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -40,26 +40,17 @@ def _rng(seed: int, figure: int) -> np.random.Generator:
     return np.random.default_rng([seed, 50, figure])
 
 
-def _mean(readings: Matrix) -> Matrix:
-    rates: Matrix = readings.mean(axis=0)
-    return rates
-
-
 #: Estimates of rates by readings, shape (n, pairs).
-_WAYS: dict[str, Callable[[Matrix], Matrix]] = {'heuristics': _mean, **{
-    str(one): functools.partial(constant.estimate, estimator=one)
-    for one in constant.Estimator}}
+_WAYS = {'heuristics': clouds.ESTIMATES['mean rate'], **{
+    name: clouds.ESTIMATES[name] for name in (*_SIMPLE, 'chosen')}}
 
 
 def estimates_of(readings: Matrix, truth: Matrix) -> dict[str, Matrix]:
     """Estimate the rates of all pairs in each way, from (n, hosts, hosts)."""
-    n_hosts = readings.shape[1]
+    n_hosts = len(truth)
     flat = readings[:, ~np.eye(n_hosts, dtype=bool)]
-    found = {name: way(flat) for name, way in _WAYS.items()}
-    found['chosen'] = found[str(constant.choose(
-        constant.held_out_errors(flat)))]
-    return {'truth': truth, **{name: clouds.whole(rates, n_hosts)
-                               for name, rates in found.items()}}
+    return {'truth': truth, **{name: clouds.whole(way(flat), n_hosts)
+                               for name, way in _WAYS.items()}}
 
 
 def plans_of(estimates: dict[str, Matrix], root: int, volumes: Matrix
@@ -150,9 +141,11 @@ def _fig4(setting: str, seed: int) -> samples.Found:
 def _fig5(setting: str, seed: int) -> samples.Found:
     cloud = clouds.Cloud(N_HOSTS, clouds.Dynamics(), _rng(seed, 5))
     whole = cloud.snapshots(40)[:, ~np.eye(N_HOSTS, dtype=bool)]
-    return {name: float(np.linalg.norm(way(whole[:int(setting)]) - way(whole))
-                        / np.linalg.norm(way(whole)))
-            for name, way in _WAYS.items()}
+    found = {}
+    for name in ('heuristics', *_SIMPLE):
+        few, many = (_WAYS[name](whole[:n]) for n in (int(setting), None))
+        found[name] = float(np.linalg.norm(few - many) / np.linalg.norm(many))
+    return found
 
 
 def _fig6(setting: str, seed: int) -> samples.Found:

@@ -20,8 +20,6 @@ import functools
 import numpy as np
 
 from virtco.advise import trees
-from virtco.measure import constant
-from virtco.measure import robustpca
 from virtco_lab.sim import clouds
 from virtco_lab.sim.figures import rpca
 from virtco_lab.sim.figures import samples
@@ -32,9 +30,6 @@ N_HOSTS = 32
 ROOTS = 8
 #: Errors are cut off at this, so that no single pair dominates a mean.
 MOST_ERROR = 5.0
-MEANS = ('mean rate', 'mean time', 'least rate')
-ESTIMATES = (*MEANS, 'rpca of rates', *map(str, constant.Estimator),
-             'chosen')
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -103,15 +98,7 @@ def readings_of(setting: Setting, cloud: clouds.Cloud,
 
 def estimates_of(flat: Matrix) -> dict[str, Matrix]:
     """Estimate the rates of the pairs in each way."""
-    median = constant.estimate(flat, constant.Estimator.MEDIAN)
-    filled = np.where(np.isfinite(flat), flat, median)
-    return {'mean rate': np.nanmean(flat, axis=0),
-            'mean time': 1 / np.nanmean(1 / flat, axis=0),
-            'least rate': np.nanmin(flat, axis=0),
-            'rpca of rates': robustpca.constant_component(filled),
-            **{str(one): constant.estimate(flat, one)
-               for one in constant.Estimator},
-            'chosen': constant.fit(flat).rates}
+    return {name: way(flat) for name, way in clouds.ESTIMATES.items()}
 
 
 def error(rates: Matrix, truth: Matrix) -> float:
@@ -160,12 +147,12 @@ def _broadcasts(setting: str, seed: int) -> samples.Found:
 
 def _table(title: str, y_label: str) -> samples.Table:
     return samples.by_setting('dynamics', (
-        *((name, samples.shown(name)) for name in ESTIMATES),
+        *((name, samples.shown(name)) for name in clouds.ESTIMATES),
         *((heading, functools.partial(_saved, other)) for heading, other in (
             ('rpca saves of mean time', 'mean time'),
             ('of median', 'median')))), samples.bars(
                 title, 'dynamics', y_label,
-                {name: name for name in ESTIMATES}))
+                {name: name for name in clouds.ESTIMATES}))
 
 
 def _saved(other: str, found: samples.Samples, setting: str) -> str:
