@@ -258,3 +258,10 @@ def test_rings_of_one_model_are_added():
     flows = model.flows(3)
     assert flows.keys() == {(0, 1), (1, 2), (2, 0)}
     assert list(flows.values()) == pytest.approx([12.0] * 3, abs=1e-9)
+
+
+@pytest.mark.parametrize('setting', figure.ON_A_LINK)
+def test_no_mean_iteration_on_a_link_is_below_its_bound(setting):
+    found = figure._pair_run(setting, 0)
+    assert min(found[scheme] for scheme in figure.PAIR_SCHEMES) >= (
+        found['bound'] * (1 - 1e-9))
