@@ -35,8 +35,9 @@ _ERRORS = rich_console.Console(stderr=True)
 def make_parser(action: str | None = None) -> argparse.ArgumentParser:
     """Make the parser of ``virtco-sim``.
 
-    :param action: name of the action that runs; only *reproduce* needs the
-        figures, and with them the controller. None for all actions.
+    :param action: name of the action that runs; the parser of another one
+        than *reproduce* is made without the figures, and with them the
+        controller. None for all actions.
     """
     parser = arguments.Parser(
         prog='virtco-sim',
@@ -44,15 +45,15 @@ def make_parser(action: str | None = None) -> argparse.ArgumentParser:
     parser.set_defaults(run=None)
     actions = parser.add_subparsers(metavar='ACTION', required=True)
     _add_run(actions)
-    if action not in ('run', 'generate', 'errata'):
-        from virtco_lab.cmd import reproduce
-        reproduce.add(actions)
     _add_generate(actions)
     errata = actions.add_parser(
         'errata', help='what the papers\' print gets wrong, by running each '
         'counterexample')
     errata.add_argument('--json', action='store_true')
     errata.set_defaults(run=_errata)
+    if action not in actions.choices:
+        from virtco_lab.cmd import reproduce
+        reproduce.add(actions)
     return parser
 
 
@@ -103,7 +104,7 @@ def _errata(args: argparse.Namespace) -> int:
 
     found = errata.check()
     if args.json:
-        print(json.dumps([dataclasses.asdict(one) for one in found]))
+        print(json.dumps(list(map(dataclasses.asdict, found))))
     else:
         present.print_table('Errata', errata.COLUMNS,
                             map(errata.Erratum.row, found))
