@@ -83,8 +83,8 @@ def _cg(setting: str, seed: int) -> samples.Found:
     return _exchange(_NUMBER_BYTES * n, ITERATIONS[n], work_s, 2, seed)
 
 
-_CALIBRATED = ('64 hosts; the constants were calibrated by 10 x 126 rounds '
-               'of 0.1 s.')
+_CALIBRATED = ('64 hosts; the constants but the truth were calibrated by '
+               '10 x 126 rounds of 0.1 s.')
 
 FIGURES = (
     rpca.figure(9, 'N-body by number of steps, calibration included', 'steps',

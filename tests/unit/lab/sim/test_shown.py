@@ -13,31 +13,16 @@ import pathlib
 import pytest
 
 from tests.unit.lab.sim import test_plots
-from virtco_lab.sim.figures import broadcasts
-from virtco_lab.sim.figures import choreo
-from virtco_lab.sim.figures import hints
-from virtco_lab.sim.figures import monitoring
-from virtco_lab.sim.figures import orchestra
+from virtco_lab.sim.figures import index
 from virtco_lab.sim.figures import record
-from virtco_lab.sim.figures import rpca
-from virtco_lab.sim.figures import rpca_applications
-from virtco_lab.sim.figures import rpca_dynamics
 from virtco_lab.sim.figures import samples
-from virtco_lab.sim.figures import sweeps
-from virtco_lab.sim.figures import trace
-from virtco_lab.sim.figures import training
-from virtco_lab.sim.figures import virtco
 
 PATH = pathlib.Path(__file__).with_name('shown.json')
-FIGURES = {figure.name: figure for module in (
-    broadcasts, choreo, hints, monitoring, orchestra, rpca, rpca_applications,
-    rpca_dynamics, sweeps, trace, training, virtco)
-    for figure in module.FIGURES}
 
 
 def digests(name):
     """Digests of a figure's headings, table and plots, and its settings."""
-    figure = FIGURES[name]
+    figure = index.FIGURES[name]
     shown = figure.show(
         test_plots.made_up(record.read(record.DIRECTORY, name).found),
         samples.Context())
@@ -62,11 +47,11 @@ def _plain(cell):
         return str(cell)
 
 
-@pytest.mark.parametrize('name', FIGURES)
+@pytest.mark.parametrize('name', index.FIGURES)
 def test_a_figure_shows_what_it_showed(name):
     assert digests(name) == json.loads(PATH.read_text())[name]
 
 
 if __name__ == '__main__':
     PATH.write_text(json.dumps(
-        {name: digests(name) for name in FIGURES}, indent=1) + '\n')
+        {name: digests(name) for name in index.FIGURES}, indent=1) + '\n')
