@@ -3,6 +3,7 @@
 """Targets on real packets, with results from the testbed's records."""
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import json
@@ -12,10 +13,12 @@ from typing import Any
 
 from virtco_lab.sim import schemes
 
-Row = dict[str, Any]
+Record = dict[str, Any]
 _CASES = ('virtco-case1', 'virtco-case2', 'virtco-case4', 'virtco-case5',
           'virtco-case6')
 _HINTED = ('wrong-hints', 'late-hints', 'unknown-sizes', 'liars')
+#: Two racks, and one switch.
+_CASTS = ('orchestra-11', 'orchestra-9')
 #: Share of a run above which a wait for a processor is listed separately.
 _LONG_WAIT = 0.10
 _WITH_RACKS, _WITHOUT = 'virtco, topology', 'virtco'
@@ -23,37 +26,31 @@ _WITH_RACKS, _WITHOUT = 'virtco, topology', 'virtco'
 
 def targets(directory: pathlib.Path) -> Iterator[tuple[str, str]]:
     """Yield (target, result) of each target on packets that is recorded."""
-    for asked, reached in _TARGETS:
-        try:
-            yield f'On packets: {asked}', reached(directory)
-        except FileNotFoundError:
-            continue  # not recorded
+    for asked, names, tell in _TARGETS:
+        paths = [directory / f'emulated-{name}.json' for name in names]
+        if all(path.exists() for path in paths):
+            yield f'On packets: {asked}', tell(*(
+                json.loads(path.read_text(encoding='utf-8'))
+                for path in paths))
 
 
-def _read(directory: pathlib.Path, name: str) -> dict[str, Any]:
-    path = directory / f'emulated-{name}.json'
-    found: dict[str, Any] = json.loads(path.read_text(encoding='utf-8'))
-    return found
-
-
-def _rows(directory: pathlib.Path, name: str) -> dict[str, Row]:
-    """Read the rows of a record by first cell, each as cells by column."""
-    found = _read(directory, name)
+def _rows(found: Record) -> dict[str, Record]:
+    """Return the rows of a record by first cell, each as cells by column."""
     return {row[0]: dict(zip(found['columns'], row, strict=True))
             for row in found['rows']}
 
 
-def _cases(directory: pathlib.Path) -> str:
+def _cases(*cases: Record) -> str:
     """Return the spread of measured mean CCTs around simulated ones."""
     off: dict[str, list[float]] = {}
-    for scheme, distance, _waited in _case_runs(directory):
+    for scheme, distance, _waited in _runs(cases):
         off.setdefault(scheme, []).append(distance)
     return '; '.join(f'{schemes.get(name).label}: {_spread(its)}'
                      for name, its in off.items())
 
 
-def _waits(directory: pathlib.Path) -> str:
-    runs = list(_case_runs(directory))
+def _waits(*cases: Record) -> str:
+    runs = list(_runs(cases))
     halves = ([distance for *_, distance, waited in runs
                if (waited > _LONG_WAIT) == is_long]
               for is_long in (False, True))
@@ -63,10 +60,9 @@ def _waits(directory: pathlib.Path) -> str:
         for words, its in zip(('up to', 'over'), halves) if its)
 
 
-def _case_runs(directory: pathlib.Path) -> Iterator[tuple[str, float, float]]:
+def _runs(cases: Iterable[Record]) -> Iterator[tuple[str, float, float]]:
     """Yield (scheme, distance from the simulator, longest wait) by run."""
-    for case in _CASES:
-        found = _read(directory, case)
+    for found in cases:
         for key, run in found['runs'].items():
             row = dict(zip(found['run columns'], run, strict=True))
             yield (key.split(' / ')[1],
@@ -79,76 +75,70 @@ def _spread(off: Sequence[float]) -> str:
             f'in {len(off)} runs')
 
 
-def _hinted(directory: pathlib.Path) -> str:
-    shown = []
-    for name in _HINTED:
-        off = [abs(sum(measured) / sum(simulated) - 1) for simulated, measured,
-               *_ in _read(directory, name)['runs'].values()]
-        shown.append(f'{name.replace("-", " ")}: {_spread(off)}')
-    return '; '.join(shown)
+def _hinted(*records: Record) -> str:
+    off = ([abs(sum(measured) / sum(simulated) - 1)
+            for simulated, measured, *_ in found['runs'].values()]
+           for found in records)
+    return '; '.join(f'{name.replace("-", " ")}: {_spread(its)}'
+                     for name, its in zip(_HINTED, off))
 
 
-def _lies(directory: pathlib.Path) -> str:
+def _lies(liars: Record) -> str:
     return '; '.join(
         f'claim {claim} × the truth: {row["his, measured"]} of its CCT '
         f'(simulated {row["his, simulated"]})'
-        for claim, row in _rows(directory, 'liars').items()
-        if float(claim) != 1)
+        for claim, row in _rows(liars).items() if float(claim) != 1)
 
 
-def _racks(directory: pathlib.Path) -> str:
-    rows = _rows(directory, 'orchestra-11')
-    ours = rows[_WITH_RACKS]['mean s']
-    unaware = {name: rows[name]['mean s'] / ours
-               for name in ('Cornet', _WITHOUT)}
+def _racks(racks: Record) -> str:
+    rows = _rows(racks)
+    cornet, unaware, ours = (rows[name]['mean s'] for name in (
+        'Cornet', _WITHOUT, _WITH_RACKS))
     most = rows['Cornet']['of the bound']
-    return (f'{unaware["Cornet"]:.2f} × Cornet, {unaware[_WITHOUT]:.2f} × '
+    return (f'{cornet / ours:.2f} × Cornet, {unaware / ours:.2f} × '
             f'virtco-cast without racks; any cast at most {most:.2f} × Cornet')
 
 
-def _ahead(directory: pathlib.Path) -> str:
-    racks = _rows(directory, 'orchestra-11')
-    flat = _rows(directory, 'orchestra-9')
-    most = _read(directory, 'orchestra-9')['columns'][-2]
-    return (
-        'two racks: ' + ', '.join(
-            f'{name} {racks[name]["mean s"]} s'
-            for name in (_WITH_RACKS, 'Cornet', 'chain', 'tree')) +
-        f'; {most} in one: ' + ', '.join(
-            f'{name} {flat[name][most]} s'
-            for name in (_WITHOUT, 'Cornet', 'chain', 'tree')))
+def _ahead(racks: Record, flat: Record) -> str:
+    most = flat['columns'][-2]
+    return '; '.join(
+        f'{where}: ' + ', '.join(
+            f'{name} {_rows(found)[name][column]} s'
+            for name in (ours, 'Cornet', 'chain', 'tree'))
+        for where, found, column, ours in (
+            ('two racks', racks, 'mean s', _WITH_RACKS),
+            (f'{most} in one', flat, most, _WITHOUT)))
 
 
-def _bound(directory: pathlib.Path) -> str:
-    racks = _rows(directory, 'orchestra-11')[_WITH_RACKS]['of the bound']
-    flat = _read(directory, 'orchestra-9')
+def _bound(racks: Record, flat: Record) -> str:
     most, last = flat['columns'][-2:]
-    over = _rows(directory, 'orchestra-9')[_WITHOUT][last]
-    return (f'{100 * (racks - 1):.0f} % above it in two racks, '
-            f'{100 * (over - 1):.0f} % with {most} in one')
+    return '{:.0f} % above it in two racks, {:.0f} % with {} in one'.format(
+        *(100 * (_rows(found)[ours][column] - 1) for found, ours, column in (
+            (racks, _WITH_RACKS, 'of the bound'), (flat, _WITHOUT, last))),
+        most)
 
 
-def _iterations(directory: pathlib.Path) -> str:
+def _iterations(*records: Record) -> str:
     shown = []
-    for name, number in (('training-2', 'two'), ('training-6', 'six')):
-        its = {scheme: row['iteration s'] for scheme, row in _rows(
-            directory, name).items()}
-        shown.append(
-            f'{number}: {100 * (its["order"] / its["bound"] - 1):+.1f} %, '
-            f'with TCP {100 * (its["TCP"] / its["bound"] - 1):+.1f} %')
+    for number, found in zip(('two', 'six'), records):
+        order, tcp, bound = (_rows(found)[name]['iteration s']
+                             for name in ('order', 'TCP', 'bound'))
+        shown.append(f'{number}: {100 * (order / bound - 1):+.1f} %, with TCP '
+                     f'{100 * (tcp / bound - 1):+.1f} %')
     return '; '.join(shown)
 
 
-_TARGETS: tuple[tuple[str, Callable[[pathlib.Path], str]], ...] = (
+#: The question, the records that answer it, and the answer.
+_TARGETS: tuple[tuple[str, tuple[str, ...], Callable[..., str]], ...] = (
     ('test cases 1 to 6 within 10 % of the simulator in the mean, 20 % at '
-     'most', _cases),
+     'most', _CASES, _cases),
     ('the same by how long a thread of the testbed waited for a processor',
-     _waits),
-    ('wrong, late and unknown hints and lies likewise', _hinted),
-    ('a lie must not pay', _lies),
+     _CASES, _waits),
+    ('wrong, late and unknown hints and lies likewise', _HINTED, _hinted),
+    ('a lie must not pay', ('liars',), _lies),
     ('two racks of ten at 4:1, a cast that knows them twice as fast as one '
-     'that does not', _racks),
-    ('Cornet ahead of tree and chain', _ahead),
-    ('a cast within 20 % of the bound (aim 10)', _bound),
+     'that does not', _CASTS[:1], _racks),
+    ('Cornet ahead of tree and chain', _CASTS, _ahead),
+    ('a cast within 20 % of the bound (aim 10)', _CASTS, _bound),
     ('jobs on a link, in order: iterations within 5 % of the bound',
-     _iterations))
+     ('training-2', 'training-6'), _iterations))

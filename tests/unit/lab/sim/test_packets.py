@@ -51,14 +51,16 @@ def test_a_run_without_a_column_is_an_error(tmp_path):
     put(tmp_path, 'virtco-case1', CASE | {
         'runs': {'a / virtco / 0': [0, 10.0, 11.0]}})
     with pytest.raises(ValueError):
-        list(packets._case_runs(tmp_path))
+        list(packets._runs([json.loads(
+            (tmp_path / 'emulated-virtco-case1.json').read_text())]))
 
 
 def test_casts_and_jobs_are_compared(tmp_path):
     for name in ('orchestra-9', 'orchestra-11', 'training-2', 'training-6'):
         shutil.copy(record.DIRECTORY / f'emulated-{name}.json', tmp_path)
     found = dict(packets.targets(tmp_path))
-    rows = packets._rows(tmp_path, 'orchestra-11')
+    rows = packets._rows(json.loads(
+        (tmp_path / 'emulated-orchestra-11.json').read_text()))
     ratio = rows['Cornet']['mean s'] / rows['virtco, topology']['mean s']
     assert f'{ratio:.2f} × Cornet' in found[next(
         asked for asked in found if 'two racks' in asked)]
