@@ -13,14 +13,14 @@ from rich import table as rich_table
 
 from virtco_lab.sim.figures import outcome
 from virtco_lab.sim.figures import plots
+from virtco_lab.sim.figures import record
 
 
 def show(result: outcome.Outcome, directory: pathlib.Path, as_json: bool
          ) -> None:
     """Write plot and JSON of a figure, and print it."""
     path = plots.draw(result, directory)
-    path.with_suffix('.json').write_text(
-        json.dumps(result.to_dict(), indent=1) + '\n', encoding='utf-8')
+    record.write(directory, result.to_dict())
     if as_json:
         print(json.dumps({**result.to_dict(), 'plot': str(path)}))
     else:

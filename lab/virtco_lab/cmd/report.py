@@ -31,28 +31,23 @@ def make_parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> int:
     """Run ``virtco-report``; return its exit code."""
     options = make_parser().parse_args(argv)
+    failures = []
     try:
-        return _run(options)
+        if options.write:
+            document.write(record.DIRECTORY, index.FIGURES)
+        failures += [f'{path}: not the table of its record; --write makes it'
+                     for path in document.outdated(record.DIRECTORY,
+                                                   index.FIGURES)]
+        if options.pdf is not None:
+            with tempfile.TemporaryDirectory() as scratch:
+                n_pages = printed.write(options.pdf, record.DIRECTORY,
+                                        pathlib.Path(scratch))
+            print(f'{options.pdf}: {n_pages} pages')
     except exception.VirtcoException as error:
-        print(f'virtco-report: {error}', file=sys.stderr)
-        return 1
-
-
-def _run(options: argparse.Namespace) -> int:
-    stale: list[pathlib.Path] = []
-    if options.write:
-        document.write(record.DIRECTORY, index.FIGURES)
-    else:
-        stale = document.outdated(record.DIRECTORY, index.FIGURES)
-    for path in stale:
-        print(f'virtco-report: {path}: not the table of its record; --write '
-              'makes it', file=sys.stderr)
-    if options.pdf is not None:
-        with tempfile.TemporaryDirectory() as scratch:
-            n_pages = printed.write(options.pdf, record.DIRECTORY,
-                                    pathlib.Path(scratch))
-        print(f'{options.pdf}: {n_pages} pages')
-    return 1 if stale else 0
+        failures.append(str(error))
+    for failure in failures:
+        print(f'virtco-report: {failure}', file=sys.stderr)
+    return 1 if failures else 0
 
 
 if __name__ == '__main__':

@@ -36,9 +36,8 @@ def draw(result: outcome.Outcome, directory: pathlib.Path) -> pathlib.Path:
     colours = {name: f'C{i}' for i, name in enumerate(names)}
     for i, panel in enumerate(result.panels):
         axes = figure.add_subplot(height, width, i + 1)
-        {'bars': _bars, 'lines': _lines, 'points': _points,
-         'cdf': _cdf}[panel.kind](
-            axes, panel, colours)
+        {'bars': _bars, 'lines': _lines, 'points': _lines,
+         'cdf': _cdf}[panel.kind](axes, panel, colours)
         _bands(axes, panel)
         if panel.title != result.title:
             axes.set_title(panel.title, fontsize='medium')
@@ -97,17 +96,14 @@ def _papers(panel: outcome.Panel) -> list[outcome.Series]:
 
 def _lines(axes: Any, panel: outcome.Panel, colours: dict[str, str]
            ) -> None:
+    """Draw lines, or points through which others are seen."""
+    style: dict[str, Any] = ({'linestyle': 'none', 'alpha': 0.4}
+                             if panel.kind == 'points' else {})
     for series in panel.series:
-        axes.errorbar(series.x, series.y, yerr=series.error, capsize=3,
-                      marker='o' if series.marks else None, label=series.label,
-                      color=colours[series.colour])
-
-
-def _points(axes: Any, panel: outcome.Panel, colours: dict[str, str]
-            ) -> None:
-    for series in panel.series:
-        axes.plot(series.x, _heights(series), 'o', alpha=0.4,
-                  label=series.label, color=colours[series.colour])
+        axes.errorbar(series.x, _heights(series), yerr=series.error,
+                      capsize=3, marker='o' if series.marks else None,
+                      label=series.label, color=colours[series.colour],
+                      **style)
 
 
 def _cdf(axes: Any, panel: outcome.Panel, colours: dict[str, str]
