@@ -6,6 +6,7 @@ import functools
 import pathlib
 
 from virtco_lab.sim import replay
+from virtco_lab.sim import simulation
 from virtco_lab.sim import traces
 from virtco_lab.sim import workloads
 from virtco_lab.sim.figures import outcome
@@ -14,6 +15,11 @@ from virtco_lab.sim.figures import samples
 RATE_BPS = 1e9
 POLICIES = ('mrtf', 'mrtf+swap', 'sebf', 'fifo', 'fifo+', 'priority',
             'weighted-fair', 'fair', 'dark')
+#: Policy, the ends at which rates are computed again, and back-fill.
+RULES = ('mrtf, flows, greedy', 'mrtf, coflows, greedy',
+         'mrtf, coflows, max-min', 'sebf, flows, greedy',
+         'sebf, coflows, max-min', 'dark, flows, greedy',
+         'dark, coflows, greedy')
 #: Lower bound on the mean CCT of any schedule.
 BOUND = 'bound of any schedule'
 ALONE = 'each alone'
@@ -44,6 +50,13 @@ def _run(setting: str, seed: int, path: pathlib.Path | None = None
     policy = 'mrtf' if setting == ALONE else setting
     found = replay.replay(trace, RATE_BPS, replay.config_of(policy))
     return replay.summary(found.alone_s if setting == ALONE else found.cct_s)
+
+
+def _rules_run(setting: str, seed: int, path: pathlib.Path) -> samples.Found:
+    policy, ends, backfill = setting.split(', ')
+    return replay.summary(replay.replay(
+        _published(path), RATE_BPS, simulation.Config(
+            policy, backfill, each_flow=ends == 'flows')).cct_s)
 
 
 def _above_bound(found: samples.Samples, setting: str) -> float | None:
@@ -86,6 +99,14 @@ FIGURES = (
             samples.bars('Mean CCT', 'policy', 's', _MEANS,
                          {'prototype': PROTOTYPE['prototype mean s']})),
         (_NOTE,), ('trace',), seeded=False, short=_SHORT),
+    samples.Figure(
+        'facebook-rules', 'Facebook trace by rules of the rates', RULES,
+        _rules_run, samples.by_setting(
+            'rules', _columns(False)[:3],
+            samples.bars('Mean CCT', 'rules', 's', _MEANS)),
+        ('Ports of 1 Gbit/s. Rates anew at the end of each flow or only of a '
+         'coflow, and the use of the bandwidth that an order leaves.',),
+        ('trace',), seeded=False, short=RULES[1:3]),
     samples.Figure(
         'facebook-like', 'Synthetic traces like Facebook\'s', _SETTINGS, _run,
         samples.by_setting('policy', _columns(True), samples.bars(

@@ -19,11 +19,14 @@ from virtco.model import coflow
 from virtco.scheduling import fabric as fabric_model
 from virtco_lab.sim import clouds
 from virtco_lab.sim import groups
+from virtco_lab.sim import traces
+from virtco_lab.sim import workloads
 from virtco_lab.sim.figures import choreo
 from virtco_lab.sim.figures import index
 from virtco_lab.sim.figures import orchestra
 from virtco_lab.sim.figures import record
 from virtco_lab.sim.figures import samples
+from virtco_lab.sim.figures import trace
 from virtco_lab.sim.figures import training
 from virtco_lab.sim.figures import virtco
 
@@ -129,6 +132,21 @@ def test_a_setting_has_means_constants_and_what_is_computed():
     assert samples.turned(table)(found)[:2] == (('setting', 'a', 'b'), [
         ('mean', 2.0, 5.0), ('paper', None, 4.0),
         ('both', '20.0 ± 14.1', '50.0 ± 0.0')])
+
+
+def test_published_rules_are_those_of_a_replay(tmp_path):
+    path = tmp_path / 'trace'
+    traces.write(path, workloads.facebook_like(
+        seed=1, n_ports=8, n_coflows=20, duration_s=20.0))
+    means_s = {rules: index.FIGURES['facebook-rules'].run(
+        rules, 0, samples.Context(trace=path))['mean_s']
+        for rules in trace.RULES}
+    for policy, rules in (('mrtf', 'mrtf, flows, greedy'),
+                          ('sebf', 'sebf, coflows, max-min'),
+                          ('dark', 'dark, coflows, greedy')):
+        assert means_s[rules] == index.FIGURES['facebook-trace'].run(
+            policy, 0, samples.Context(trace=path))['mean_s']
+    assert len(set(means_s.values())) == len(trace.RULES)
 
 
 def test_the_spread_is_swept_with_background(monkeypatch):
