@@ -3,6 +3,7 @@
 """Orchestra: shuffles (Fig. 7, Table 3), priority (Fig. 14), FIFO (15)."""
 
 from collections.abc import Iterator
+from collections.abc import Sequence
 import functools
 import itertools
 import math
@@ -59,22 +60,28 @@ def shuffle(bytes_per_node: float) -> fabric_model.Demand:
 
 
 def _table3_run(setting: str, seed: int) -> samples.Found:
-    return {policy: _run([topology(setting)], [0.0], policy)[0]
+    return {policy: _ends_s([topology(setting)], policy)[0]
             for policy in ('fair', 'mrtf')}
 
 
-def _run(demands: list[fabric_model.Demand], arrivals_s: list[float],
-         policy: str) -> list[float]:
-    n_hosts = 1 + max(int(max(d.src_host.max(), d.dst_host.max()))
-                      for d in demands)
-    sim = simulation.Simulation(np.full(2 * n_hosts, LINK_BPS),
-                                simulation.Config(policy), demands)
-    for index, arrival_s in enumerate(arrivals_s):
-        sim.run(arrival_s)
+def _ends_s(demands: Sequence[fabric_model.Demand], policy: str
+            ) -> list[float]:
+    """Simulate transfers that begin together."""
+    sim = _simulation(policy, demands)
+    for index in range(len(demands)):
         sim.start(index)
     sim.run()
     cct_s: list[float] = sim.completion_s().tolist()
     return cct_s
+
+
+def _simulation(policy: str, demands: Sequence[fabric_model.Demand]
+                ) -> simulation.Simulation:
+    """Lay transfers out on as many hosts as they have."""
+    n_hosts = 1 + max(int(max(one.src_host.max(), one.dst_host.max()))
+                      for one in demands)
+    return simulation.Simulation(np.full(2 * n_hosts, LINK_BPS),
+                                 simulation.Config(policy), demands)
 
 
 def speed_up(found: samples.Samples, name: str) -> float:
@@ -84,9 +91,7 @@ def speed_up(found: samples.Samples, name: str) -> float:
 
 def _figure14_run(setting: str, seed: int) -> samples.Found:
     """Simulate; return the mean CCT of high priority, and the low one's."""
-    sim = simulation.Simulation(
-        np.full(2 * _NODES, LINK_BPS), simulation.Config(setting),
-        [shuffle(2 * GB)] + [shuffle(0.256 * GB)] * 3)
+    sim = _simulation(setting, [shuffle(2 * GB), *[shuffle(0.256 * GB)] * 3])
     sim.drive([_high_over_low(sim)])
     low_s, *high_s = sim.completion_s()
     return dict(zip(HIGH_LOW, (float(np.mean(high_s)), float(low_s))))
@@ -121,7 +126,7 @@ def _figure14(found: samples.Samples) -> samples.Shown:
 
 
 def _figure15_run(setting: str, seed: int) -> samples.Found:
-    return {'ends_s': _run([shuffle(GB)] * 4, [0.0] * 4, setting)}
+    return {'ends_s': _ends_s([shuffle(GB)] * 4, setting)}
 
 
 def _figure15_panel(found: samples.Samples) -> outcome.Panel:
@@ -160,12 +165,9 @@ def fetched_s(receivers: int, connections: int,
     that share ports fairly. Return the seconds until all have ended.
     """
     turn = rng.permuted(np.tile(np.arange(_NODES), (receivers, 1)), axis=1)
-    sim = simulation.Simulation(
-        np.full(2 * (_NODES + receivers), LINK_BPS),
-        simulation.Config('fair'), [
-            demand_model.of_flows([
-                (sender, _NODES + receiver, GB / _NODES, 1.0)])
-            for receiver, its in enumerate(turn) for sender in its])
+    sim = _simulation('fair', [
+        demand_model.of_flows([(sender, _NODES + receiver, GB / _NODES, 1.0)])
+        for receiver, its in enumerate(turn) for sender in its])
     coming = [iter(range(_NODES * receiver, _NODES * (receiver + 1)))
               for receiver in range(receivers)]
     sim.drive([_connection(sim, its) for its in coming
