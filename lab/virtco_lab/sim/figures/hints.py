@@ -17,7 +17,6 @@ from virtco.model import coflow as coflow_model
 from virtco.state import schedule_input
 from virtco_lab.sim import claims
 from virtco_lab.sim import controlled
-from virtco_lab.sim.figures import outcome
 from virtco_lab.sim.figures import samples
 
 N_COFLOWS = 30
@@ -81,20 +80,10 @@ def _hints_run(setting: str, seed: int) -> samples.Found:
 
 
 def _hints(found: samples.Samples) -> samples.Shown:
-    # Per seed: seeds differ more than hints do.
-    ratios = {label: [
-        *(found.ratios(setting, 'mean_s', 'exact', basis)
-          for setting in found.settings),
-        found.ratios('exact', PLAIN, 'exact', basis)]
-        for label, basis in (('over exact hints', 'mean_s'),
-                             ('over plain TCP', PLAIN))}
-    names = (*found.settings, PLAIN)
-    return (('hints', *ratios), [
-        (setting, *map(outcome.shown, cells))
-        for setting, *cells in zip(names, *ratios.values())],
-        [outcome.Panel('bars', 'Mean CCT', 'hints', 'ratio', tuple(
-            outcome.averaged(label, names, cells)
-            for label, cells in ratios.items()))])
+    """Tabulate the settings, and plain TCP as a further one."""
+    plain = {'mean_s': found.values['exact'][PLAIN]}
+    return samples.compared('bars', 'Mean CCT', 'hints', 'ratio', _HINTS)(
+        samples.Samples(found.seeds, {**found.values, PLAIN: plain}))
 
 
 def _liars_run(setting: str, seed: int) -> samples.Found:
@@ -110,6 +99,9 @@ def _liars_run(setting: str, seed: int) -> samples.Found:
     return dict(zip(LIARS, (his_s, float(np.mean(others_s)))))
 
 
+# Per seed: seeds differ more than hints do.
+_HINTS = {'over exact hints': samples.ratio('mean_s', 'mean_s', 'exact'),
+          'over plain TCP': samples.ratio('mean_s', PLAIN, 'exact')}
 _LIARS = {label: samples.ratio(label, label, '1') for label in LIARS}
 
 FIGURES = (
@@ -120,9 +112,7 @@ FIGURES = (
     samples.Figure(
         'liars', 'CCT when one tenant lies, over that when he does not',
         tuple(f'{factor:g}' for factor in FACTORS), _liars_run,
-        samples.by_setting('claim / truth', [
-            (label, samples.shown(its)) for label, its in _LIARS.items()],
-            samples.averages('lines', 'What a lie is worth', 'claim / truth',
-                             'CCT over the honest one\'s', _LIARS)),
+        samples.compared('lines', 'What a lie is worth', 'claim / truth',
+                         'CCT over the honest one\'s', _LIARS),
         ('The workload of wrong-hints; the liar\'s coflow is the sixth '
          'largest of 30.', _NOTES), short=('0.3', '1')))

@@ -244,16 +244,12 @@ def figure(number: int | str, title: str, first: str, settings: Sequence[str],
     :param y_label: name of the y axis; another one than :data:`OVER` draws
         all series as they are.
     """
-    series = {name: samples.ratio(name, 'baseline')
-              if y_label == OVER and name in _RELATIVE else name
-              for name in names}
+    relative = _RELATIVE if y_label == OVER else ()
     return samples.Figure(
         f'rpca-fig{number}', title, tuple(settings), numbers,
-        samples.by_setting(first, [
-            (name, samples.shown(its)) for name, its in series.items()],
-            samples.averages(kind, title, first, y_label, {
-                name: its for name, its in series.items()
-                if y_label != OVER or name in _RELATIVE}, log_y)),
+        samples.compared(kind, title, first, y_label, {
+            name: samples.ratio(name, 'baseline') if name in relative else name
+            for name in names}, log_y, relative or None),
         (note,), short=short, seeded=seeded)
 
 

@@ -3,6 +3,7 @@
 """Figures as jobs: one per setting and seed, and a table of their numbers."""
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -182,6 +183,21 @@ def averages(kind: str, title: str, x_label: str, y_label: str,
                                         for setting in found.settings])
             for label, values in series.items()), log_y=log_y)
     return panel
+
+
+def compared(kind: str, title: str, first: str, y_label: str,
+             series: Mapping[str, Values], log_y: bool = False,
+             drawn: Collection[str] | None = None) -> Table:
+    """Build the function that tabulates and draws means and deviations.
+
+    :param first: heading of the settings.
+    :param drawn: series that are drawn; None: all.
+    """
+    return by_setting(
+        first, [(name, shown(values)) for name, values in series.items()],
+        averages(kind, title, first, y_label, {
+            name: values for name, values in series.items()
+            if drawn is None or name in drawn}, log_y))
 
 
 def bars(title: str, x_label: str, y_label: str, cells: Mapping[str, Cell],
