@@ -134,24 +134,17 @@ def _serve(at: training_jobs.Site, jobs: list[training.Job],
 
 
 def _cluster(found: samples.Samples) -> samples.Shown:
-    def percents(setting: str, series: str) -> list[float]:
-        return [100 * one for one in found.of(setting, series)]
-
-    rows = []
+    rows: list[tuple[outcome.Cell, ...]] = []
     for setting, scheme in itertools.product(found.settings, CLUSTER_ROWS):
-        gpus = found.of(setting, f'{scheme}, GPUs')
-        mrtf = found.of(setting, 'mrtf, GPUs')
-        ends: Sequence[outcome.Cell] = (None,) * 3
-        if not scheme.startswith('bound'):
-            ends = (
-                outcome.shown(found.of(setting, f'{scheme}, slowdown')),
-                100 * found.mean(setting, f'{scheme}, stragglers'),
-                outcome.shown(percents(setting, f'{scheme}, slowest')))
-        rows.append((
-            setting, scheme, outcome.shown(percents(
-                setting, f'{scheme}, GPUs')), outcome.shown([
-                    100 * (ours - theirs)
-                    for ours, theirs in zip(gpus, mrtf)]), *ends))
+        gpus, mrtf = (100 * np.array(found.of(setting, f'{one}, GPUs'))
+                      for one in (scheme, 'mrtf'))
+        row = (setting, scheme, outcome.shown(gpus.tolist()),
+               outcome.shown((gpus - mrtf).tolist()))
+        rows.append((*row, None, None, None) if scheme.startswith('bound')
+                    else (*row, *(found.value(setting, cell) for cell in (
+                        samples.shown(f'{scheme}, slowdown'),
+                        _percent(f'{scheme}, stragglers'),
+                        samples.shown(f'{scheme}, slowest', 100)))))
     return (('uplinks', 'scheme', 'GPUs %', 'above MRTF, points',
              'median slowdown', 'jobs that straggle %',
              'slowest job, % of its bound'), rows, [samples.bars(
