@@ -203,6 +203,8 @@ def test_pages_are_narrow_and_plain(path: pathlib.Path):
     wide = [line for line in lines
             if len(line) > WIDTH and ' ' in line.strip()]
     assert not wide, '\n'.join(wide)
+    joined = [line for line in lines if re.search(r'\w [=~^-]{6,}$', line)]
+    assert not joined, f'titles with their underline beside them: {joined}'
     vague = [line for line in lines if VAGUE.search(line)] + [
         line for line in page_openings(path.read_text())
         if VAGUE_OPENING.match(line)]
