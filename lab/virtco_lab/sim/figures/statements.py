@@ -67,14 +67,14 @@ def _saves(least: float, theirs: str) -> Tell:
     return tell
 
 
-def _trend(theirs: str, first: str, last: str) -> Tell:
-    """Return a function of the savings at the first and last setting."""
+def _trend(theirs: str, *settings: str) -> Tell:
+    """Return a function of the savings from one setting to the next."""
     def tell(found: samples.Samples) -> Answer:
-        both = [found.saving(name, theirs) for name in (first, last)]
+        savings = [found.saving(name, theirs) for name in settings]
         return (' → '.join('no traffic' if one is None
-                           else f'{one.percent:.1f} %' for one in both),
+                           else f'{one.percent:.1f} %' for one in savings),
                 ' → '.join('–' if one is None else f'± {one.half:.1f}'
-                           for one in both))
+                           for one in savings))
     return tell
 
 
@@ -214,9 +214,9 @@ STATEMENTS: tuple[Statement, ...] = (
      'The printed method plans on residual bandwidth.'),
     ('VirtCO case 3: time to decide', '80 % within 5.5 s', 'virtco-case3',
      _decided, 'CPU time; the planner has a second.'),
-    ('VirtCO case 4: below SEBF-TA (greedy), widths 10 → 40',
+    ('VirtCO case 4: below SEBF-TA (greedy), widths 10 → 20 → 40',
      'grows with the width', 'virtco-case4',
-     _trend('sebf-ta-greedy', 'heavy 10', 'heavy 40'),
+     _trend('sebf-ta-greedy', 'heavy 10', 'heavy 20', 'heavy 40'),
      'Groups of 10 fit into a host.'),
     ('VirtCO case 5: below Baseline, any length', '40 to 50 %',
      'virtco-case5', _saved('baseline'), _HEAVY),

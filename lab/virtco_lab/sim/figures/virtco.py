@@ -309,8 +309,9 @@ FIGURES = (
             savings_panel('workload', _CASE2_AGAINST[:3], _CASE2))),
         (TA_NOTE, SAVED_NOTE, BOUND_NOTE, 'No placement and schedule has a '
          'mean CCT below that of the proven bounds of each coflow alone in '
-         'the datacentre. The paper has one workload, so its number stands '
-         'in each column.'), short=('sparse', 'medium, background')),
+         'the datacentre. The paper has one workload with and one without '
+         'background; its numbers stand in each column of the same kind.'),
+        short=('sparse', 'medium, background')),
     samples.Figure(
         'virtco-case3', 'Time to decide, seconds (VirtCO test case 3)',
         workloads.SHAPES, _case3_run, samples.by_setting('workload', (
