@@ -71,9 +71,10 @@ class CoflowFilter(filters.BaseHostFilter):
                         spec.instance_uuid, answer.get('why'))
             return []
         request.keep(spec, hosts, answer)
-        allowed = answer.get('allowed')
-        return hosts if allowed is None else [
-            state for state in hosts if state.host in allowed]
+        if answer.get('allowed') is None:
+            return hosts
+        allowed = set(answer['allowed'])
+        return [state for state in hosts if state.host in allowed]
 
     def _readable(self, spec: Any) -> bool:
         found, metadata, _instance = request.read_hints(spec, CONF)
