@@ -3,15 +3,16 @@
 """``topology capacity``: how many groups of a flavor fit where."""
 
 import argparse
-import json
 from typing import Any
 
 import msgspec
 
+from virtco import decoding
 from virtco import exception
 from virtco.osc import command_base as base
 from virtco.osc import nova_facts
 from virtco.topology import drawing
+from virtco.wire import fields
 from virtco.wire import topology as wire
 
 
@@ -24,6 +25,16 @@ def _sizes(text: str) -> list[int]:
         raise argparse.ArgumentTypeError(exception.expected(
             'numbers of VMs such as 4 or 4,8,16', repr(text)))
     return found
+
+
+class _Left(msgspec.Struct, frozen=True):
+    vcpus: fields.Amount
+    memory_mb: fields.Amount
+    disk_gb: fields.Amount
+
+
+_FREE: decoding.Decoder[dict[str, Any]] = decoding.Decoder(
+    dict[str, _Left], 'document')
 
 
 class _Fits(msgspec.Struct, frozen=True):
@@ -97,19 +108,18 @@ def _summary(found: wire.Capacity, sizes: list[str]) -> str:
     return '\n'.join(lines) + '\n'
 
 
-def _free(file: Any) -> dict[str, dict[str, float]]:
+def _free(file: Any) -> dict[str, Any]:
     """Read the free resources of each host from a JSON file.
 
-    :raises virtco.exception.InputInvalid:
+    :raises virtco.exception.InputInvalid: naming host and resource.
     """
     try:
-        found = json.loads(file.read())
-        return {str(host): {name: float(left[name])
-                            for name in nova_facts.CLASSES}
-                for host, left in found.items()}
-    except (ValueError, TypeError, AttributeError, KeyError,
-            RecursionError) as error:
-        raise exception.InputInvalid(
-            where=file.name, field='document', value=str(error),
-            limit='an object {host: {"vcpus", "memory_mb", "disk_gb"}}'
-        ) from None
+        return _FREE.convert(decoding.loads(file.read().decode()),
+                             strict=False)
+    except exception.Invalid as error:
+        raise exception.InputInvalid(where=file.name,
+                                     **error.kwargs) from None
+    except ValueError as error:
+        raise exception.InputInvalid(where=file.name, field='document',
+                                     value=str(error), limit='JSON in UTF-8'
+                                     ) from None

@@ -10,9 +10,12 @@ from typing import Any
 
 from keystoneauth1 import exceptions as ks_exceptions
 from keystoneauth1 import session as ks_session
+import msgspec
 
+from virtco import decoding
 from virtco import exception
 from virtco.topology import nova_topology as nova
+from virtco.wire import fields
 
 TIMEOUT_S = 30.0
 #: Services with their microversions. Providers are found by trait since 1.18,
@@ -22,6 +25,8 @@ TRAITS = 'placement', '1.18'
 CANDIDATES = 'placement', '1.27'
 #: Placement's resource classes by the controller's names.
 CLASSES = {'vcpus': 'VCPU', 'memory_mb': 'MEMORY_MB', 'disk_gb': 'DISK_GB'}
+_DEMAND: decoding.Decoder[fields.Resources] = decoding.Decoder(
+    fields.Resources, 'resource')
 #: Help of an argument that :func:`flavor` reads.
 FLAVOR = ('Name or id of a flavor, or what a VM takes, such as '
           'vcpus=4,memory_mb=8192,disk_gb=20')
@@ -71,20 +76,14 @@ def _demand(text: str) -> dict[str, float]:
 
     :raises virtco.exception.InputInvalid:
     """
-    found = dict.fromkeys(CLASSES, 0.0)
-    for part in text.split(','):
-        name, _, amount = part.partition('=')
-        try:
-            value = float(amount)
-        except ValueError:
-            value = -1.0
-        if name not in found or not 0 <= value <= 1e15:
-            raise exception.InputInvalid(
-                where='--flavor', field=name or 'resource',
-                value=repr(amount), limit='an amount of one of '
-                + ', '.join(CLASSES))
-        found[name] = value
-    return found
+    given = dict(part.partition('=')[::2] for part in text.split(','))
+    try:
+        found = _DEMAND.convert(dict.fromkeys(CLASSES, 0.0) | given,
+                                strict=False)
+    except exception.Invalid as error:
+        raise exception.InputInvalid(where='--flavor',
+                                     **error.kwargs) from None
+    return msgspec.structs.asdict(found)
 
 
 def free(session: ks_session.Session | None, demand: Mapping[str, float]
