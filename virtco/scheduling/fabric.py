@@ -115,11 +115,9 @@ def lay_out(cap: np.ndarray, n_coflows: int, owner: np.ndarray,
     n_hosts = len(cap) // 2
     cap = np.concatenate((cap, uplinks.cap_bps, caps.rate_bps))
     n_ports = len(cap)
-    out_key = owner * n_ports + flows.src_host
-    order = np.argsort(out_key * n_ports + flows.dst_host)
-    owner, out_key = owner[order], out_key[order]
-    in_key = owner * n_ports + flows.dst_host[order] + n_hosts
-    bits = flows.bits[order]
+    order = np.argsort((owner * n_ports + flows.src_host) * n_ports
+                       + flows.dst_host)
+    owner, bits = owner[order], flows.bits[order]
     up_ptr, up_key = uplinks.passed(flows.src_host[order],
                                     flows.dst_host[order])
     if len(caps.rate_bps):
@@ -127,26 +125,21 @@ def lay_out(cap: np.ndarray, n_coflows: int, owner: np.ndarray,
                                  len(uplinks.cap_bps))
     passing = np.repeat(np.arange(len(bits)), np.diff(up_ptr))
     up_key += owner[passing] * n_ports + 2 * n_hosts
-    is_new_out = _is_new(out_key)
-    entries = np.concatenate((out_key[is_new_out], in_key, up_key))
-    entries.sort()
-    entries = entries[_is_new(entries)]
-    src_entry = np.searchsorted(entries, out_key[is_new_out])[
-        np.cumsum(is_new_out) - 1]
-    dst_entry = np.searchsorted(entries, in_key)
-    up_entry = np.searchsorted(entries, up_key)
+    entries, ends = _entries(
+        owner * n_ports + flows.src_host[order],
+        owner * n_ports + flows.dst_host[order] + n_hosts, up_key)
+    src_entry, dst_entry, up_entry = ends
     n_entries = len(entries)
     entry_at = np.arange(n_entries)
     entry_ptr = np.searchsorted(entries, np.arange(n_coflows + 1) * n_ports)
     split = np.searchsorted(
         entries, np.arange(n_coflows) * n_ports + n_hosts)
-    ends = src_entry, dst_entry, up_entry
     return Fabric(
         cap=np.ascontiguousarray(cap, np.float64),
         flow_ptr=np.searchsorted(owner, np.arange(n_coflows + 1)).astype(
             np.int64),
         entry_ptr=entry_ptr.astype(np.int64), split=split.astype(np.int64),
-        src=src_entry.astype(np.int32), dst=dst_entry.astype(np.int32),
+        src=src_entry, dst=dst_entry,
         base=bits, weight=flows.weight[order], owner=owner.astype(np.int32),
         port=(entries % n_ports).astype(np.int32),
         load=_sums(ends, (bits, bits, bits[passing]), n_entries),
@@ -154,8 +147,27 @@ def lay_out(cap: np.ndarray, n_coflows: int, owner: np.ndarray,
         first=np.searchsorted(src_entry, entry_at).astype(np.int32),
         last=np.searchsorted(src_entry, entry_at, 'right').astype(np.int32),
         skip=np.arange(len(bits) + 1), scale=np.ones(n_coflows),
-        up_ptr=up_ptr, up=up_entry.astype(np.int32), uplinks=uplinks,
+        up_ptr=up_ptr, up=up_entry, uplinks=uplinks,
         n_caps=len(caps.rate_bps)), order
+
+
+def _entries(out_key: np.ndarray, in_key: np.ndarray, up_key: np.ndarray
+             ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    """Return the sorted keys of all entries, and each flow's entries there.
+
+    :param out_key: key of each flow's source, ascending, shape (F,).
+    :param in_key: key of each flow's destination, shape (F,).
+    :param up_key: key of each port above that a flow passes.
+    """
+    is_new = _is_new(out_key)
+    entries = np.concatenate((out_key[is_new], in_key, up_key))
+    entries.sort()
+    entries = entries[_is_new(entries)]
+    src_entry = np.searchsorted(entries, out_key[is_new])[
+        np.cumsum(is_new) - 1].astype(np.int32)
+    return entries, (src_entry, *(
+        np.searchsorted(entries, key).astype(np.int32)
+        for key in (in_key, up_key)))
 
 
 def _sums(ends: Sequence[np.ndarray], of_flows: Sequence[np.ndarray | None],
