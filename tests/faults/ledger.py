@@ -8,7 +8,10 @@ read. Placement's claims are exact. No answer books a host above its capacity,
 less the VMs of others that the controller was told of.
 """
 
+import contextlib
 import dataclasses
+import random
+from unittest import mock
 
 import hypothesis
 from hypothesis import stateful
@@ -20,6 +23,9 @@ from virtco.follow import notifications
 from virtco.follow import transitions
 from virtco.model import booking
 from virtco.model import states
+from virtco.solver import budget as budgets
+from virtco.solver import planner
+from virtco.solver import together
 
 HOSTS = {'h0': (8.0, 40.0, 80.0), 'h1': (6.0, 80.0, 40.0),
          'h2': (10.0, 30.0, 90.0)}
@@ -60,6 +66,31 @@ def add(a, b):
     return tuple(x + y for x, y in zip(a, b, strict=True))
 
 
+def place_anywhere(rng, problems):
+    """Place groups again where there is room, whether it pays or not."""
+    joined = together.join(problems)
+    plan = planner.plan(joined, budget_s=0.01)
+    names = [host.name for host in joined.hosts]
+    for _attempt in range(20):
+        hosts = tuple(vm.pinned or rng.choice(names) for vm in joined.vms)
+        if fits(joined, hosts):
+            return together._parts(
+                problems, dataclasses.replace(plan, hosts=hosts),
+                budgets.Budget(budgets.Counter(), 1.0))
+    return None
+
+
+def fits(problem, hosts):
+    left = {host.name: host.free for host in problem.hosts}
+    for vm, host in zip(problem.vms, hosts):
+        if not vm.counted:
+            left[host] = tuple(
+                have - need for have, need in zip(left[host], vm.demand))
+    return min(map(min, left.values())) >= 0 and all(
+        host in (vm.allowed or hosts)
+        for vm, host in zip(problem.vms, hosts))
+
+
 class Launches(stateful.RuleBasedStateMachine):
     """On SQLite in memory."""
 
@@ -81,6 +112,7 @@ class Launches(stateful.RuleBasedStateMachine):
         # What each scheduler read: host -> free.
         self.read = [dict(HOSTS) for _ in range(SCHEDULERS)]
         self.nested = None
+        self.moved = []
         for controller in self.controllers:
             self._open(controller)
 
@@ -94,11 +126,14 @@ class Launches(stateful.RuleBasedStateMachine):
 
         def interleaved(*args):
             found = solution(*args)
-            nested, self.nested = self.nested, None
-            if nested is not None:
-                nested()
+            self._meanwhile()
             return found
         planning.solution = interleaved
+
+    def _meanwhile(self):
+        nested, self.nested = self.nested, None
+        if nested is not None:
+            nested()
 
     # Nova.
 
@@ -158,15 +193,19 @@ class Launches(stateful.RuleBasedStateMachine):
             hints={'virtco:coflow': vm.group}, instance_uuid=vm.uuid,
             launch_index=index or 0, num_instances=n_vms,
             reservation_id=vm.group)
+        with self.none_is_overbooked():
+            return self.controllers[number].placer.place(
+                request, asking.deadlines.Deadline(60))
+
+    @contextlib.contextmanager
+    def none_is_overbooked(self):
         before = self.booked()
-        answer = self.controllers[number].placer.place(
-            request, asking.deadlines.Deadline(60))
+        yield
         for host, booked in self.booked().items():
             assert booked == before[host] or all(
                 have <= most + booking.ROUNDING or have <= had for
                 have, most, had in zip(booked, HOSTS[host], before[host])
             ), (host, before[host], booked)
-        return answer
 
     # What happens.
 
@@ -250,6 +289,31 @@ class Launches(stateful.RuleBasedStateMachine):
                 1 - number, meanwhile[0], len(meanwhile[0]), False,
                 meanwhile[1])
         self.launch_now(number, flavors, asked, fails, batch)
+        self.nested = None
+
+    @stateful.rule(number=st.integers(0, SCHEDULERS - 1),
+                   flavors=st.lists(st.sampled_from(FLAVORS), min_size=2,
+                                    max_size=4),
+                   seed=st.integers(0, 1000),
+                   meanwhile=st.none() | st.lists(
+                       st.sampled_from(FLAVORS), min_size=1, max_size=3))
+    def plan_again(self, number, flavors, seed, meanwhile):
+        """Of a group with one VM yet, and others; another scheduler launches
+        meanwhile.
+        """
+        self.launch_now(number, flavors, 1, False, False)
+        if meanwhile is not None:
+            self.nested = lambda: self.launch_now(
+                1 - number, meanwhile, len(meanwhile), False, False)
+
+        def again(problems, _hosts, **_options):
+            parts = place_anywhere(random.Random(seed), problems)
+            self._meanwhile()
+            return parts
+
+        with self.none_is_overbooked(), mock.patch.object(
+                together, 'again', again):
+            self.moved += self.controllers[number].placer.replanning.turn()
         self.nested = None
 
     @stateful.rule(which=st.integers(0, 20), flavor=st.sampled_from(FLAVORS),
