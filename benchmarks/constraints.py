@@ -427,7 +427,7 @@ def main() -> int:
         print(json.dumps(result, indent=1))
     else:
         for name, value in result.items():
-            print(f'{name:16}{value}')
+            print(f'{name:18}{value}')
     return 1 if result['unsound'] else 0
 
 
