@@ -31,6 +31,7 @@ from virtco.scheduling import fabric
 from virtco_lab.emulation import display
 from virtco_lab.sim import deadlines
 from virtco_lab.sim import traces
+from virtco_lab.sim.figures import outcome
 
 N_HOSTS, N_COFLOWS = 16, 200
 TRACE_RATE_BPS = 1e9
@@ -100,7 +101,7 @@ def cost(load: float, slack: float, seeds: int) -> dict[str, float]:
                            / np.quantile(before_s, 0.95)))
     return {'load': load, 'slack': slack, 'seeds': seeds,
             'mean_over_none': statistics.fmean(means),
-            'error': 1.96 * statistics.stdev(means) / len(means) ** 0.5,
+            'error': outcome.half_interval(means),
             'p95_over_none': statistics.fmean(worst)}
 
 

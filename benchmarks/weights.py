@@ -14,6 +14,7 @@ import numpy as np
 
 from virtco.scheduling import fabric
 from virtco_lab.sim import simulation
+from virtco_lab.sim.figures import outcome
 
 N_HOSTS, N_COFLOWS = 16, 200
 _SIGMA = 1.0
@@ -59,9 +60,9 @@ def main() -> None:
         ratios = [weighted_s(seed, args.load, policy, True)
                   / weighted_s(seed, args.load, 'mrtf', False)
                   for seed in range(args.seeds)]
-        error = 1.96 * statistics.stdev(ratios) / len(ratios) ** 0.5
         print(f'{policy:<14} weighted CCT over that of mrtf without weights: '
-              f'{statistics.fmean(ratios):.3f} ± {error:.3f}')
+              f'{statistics.fmean(ratios):.3f} ± '
+              f'{outcome.half_interval(ratios):.3f}')
 
 
 if __name__ == '__main__':

@@ -141,6 +141,8 @@ def test_paired_saving():
         0.95, 11, 3 - noise.mean(), scipy.stats.sem(noise))
     assert found.percent == pytest.approx(10 * (3 - noise.mean()))
     assert found.half == pytest.approx(10 * (high - low) / 2)
+    assert outcome.half_interval(noise) == pytest.approx((high - low) / 2)
+    assert outcome.half_interval([1.0]) == float('inf')
     assert outcome.saving([0.0], [0.0]) is None
     assert str(outcome.saving([1.0], [2.0])) == '50.0'
     assert outcome.saving([0.25], [0.5]).percent == 50.0
