@@ -25,6 +25,9 @@ CPU_PER_S = 0.05
 BURST_CPU_S = 1.0
 #: Processor time of a request before it is handled: its token is checked.
 TOKEN_CPU_S = 0.002
+#: Processor time that a request under way counts as until it is over: the time
+#: of many parallel requests is known too late.
+AHEAD_CPU_S = 0.05
 #: Requests on open paths, in the long run per second and address, and at once.
 OPEN_PER_S = 20
 OPEN_BURST = 4 * OPEN_PER_S
@@ -79,6 +82,7 @@ class Limiter:
             self._hold(self._cpu.wait_s(caller, now_s),
                        f'Requests of {caller} take more than '
                        f'{CPU_PER_S:.0%} of a processor.')
+            self._cpu.spend(caller, AHEAD_CPU_S, now_s)
             request.context.charged = caller, self._cpu_clock()
 
     def process_response(self, request: falcon.Request, _response: Any,
@@ -87,8 +91,8 @@ class Limiter:
         charged = getattr(request.context, 'charged', None)
         if charged is not None:
             caller, began_s = charged
-            self._cpu.spend(caller, TOKEN_CPU_S + self._cpu_clock() - began_s,
-                            self._clock())
+            used_s = TOKEN_CPU_S + self._cpu_clock() - began_s
+            self._cpu.spend(caller, used_s - AHEAD_CPU_S, self._clock())
 
     def _charged(self, request: falcon.Request) -> str:
         """Name who pays for a request; nobody: an empty name."""

@@ -366,7 +366,8 @@ def main():
           running(home) as controller):
         found = record(controller)
     SAMPLES.write_text(json.dumps(found, indent=1, sort_keys=True) + '\n')
-    (API / 'openapi.json').write_text(openapi.render(found))
+    (API / 'openapi.json').write_text(openapi.render(json.loads(
+        SAMPLES.read_text())))
 
 
 if __name__ == '__main__':

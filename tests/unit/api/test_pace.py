@@ -24,6 +24,14 @@ class Api:
             is_keystone, 3, lambda: self.now_s, lambda: self.cpu_s,
             self.held_s.append)
 
+    def begin(self):
+        """Begin a request, and return it."""
+        request = falcon.Request(testing.create_environ('/v1/coflows') | {
+            'HTTP_X_PROJECT_ID': 'p', 'HTTP_X_ROLES': 'member',
+            pace.TOKEN: object()})
+        self._limiter.process_request(request, None)
+        return request
+
     def ask(self, took_s=0.0, project='p', roles='member', *, method='GET',
             path='/v1/coflows', address='192.0.2.1', user='u'):
         """Seconds to wait where the request is refused, else 0."""
@@ -59,6 +67,22 @@ def test_a_project_pays_for_the_time_that_its_requests_take():
     api.now_s += 0.2
     assert api.ask() == 0
     assert api.held_s == [pytest.approx(pace.HELD_S - 0.1)]
+
+
+def test_requests_under_way_are_charged_before_they_are_over():
+    api = Api()
+    n = int(pace.BURST_CPU_S / pace.AHEAD_CPU_S)
+    requests = [api.begin() for _ in range(n + 1)]
+    assert not api.held_s
+    # The next one is held until there is room, one after it is refused.
+    requests.append(api.begin())
+    assert api.held_s == [pytest.approx(pace.AHEAD_CPU_S / pace.CPU_PER_S)]
+    with pytest.raises(falcon.HTTPTooManyRequests):
+        api.begin()
+    for request in requests:
+        api._limiter.process_response(request, None, None, True)
+    api.held_s.clear()
+    assert api.ask() == 0 and not api.held_s
 
 
 def test_a_request_that_takes_no_time_had_its_token_checked():
