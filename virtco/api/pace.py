@@ -55,6 +55,8 @@ class Limiter:
                  cpu_clock: Callable[[], float] = time.thread_time,
                  sleep: Callable[[float], None] = time.sleep):
         self._is_keystone = is_keystone
+        # Without it all hypervisors may come from one address, by a proxy.
+        self._ahead_s = AHEAD_CPU_S if is_keystone else 0.0
         self._clock = clock
         self._cpu_clock = cpu_clock
         self._cpu = token_bucket.Buckets(CPU_PER_S, BURST_CPU_S)
@@ -82,7 +84,7 @@ class Limiter:
             self._hold(self._cpu.wait_s(caller, now_s),
                        f'Requests of {caller} take more than '
                        f'{CPU_PER_S:.0%} of a processor.')
-            self._cpu.spend(caller, AHEAD_CPU_S, now_s)
+            self._cpu.spend(caller, self._ahead_s, now_s)
             request.context.charged = caller, self._cpu_clock()
 
     def process_response(self, request: falcon.Request, _response: Any,
@@ -92,7 +94,7 @@ class Limiter:
         if charged is not None:
             caller, began_s = charged
             used_s = TOKEN_CPU_S + self._cpu_clock() - began_s
-            self._cpu.spend(caller, used_s - AHEAD_CPU_S, self._clock())
+            self._cpu.spend(caller, used_s - self._ahead_s, self._clock())
 
     def _charged(self, request: falcon.Request) -> str:
         """Name who pays for a request; nobody: an empty name."""
