@@ -55,7 +55,7 @@ class Limiter:
                  cpu_clock: Callable[[], float] = time.thread_time,
                  sleep: Callable[[float], None] = time.sleep):
         self._is_keystone = is_keystone
-        # Without it all hypervisors may come from one address, by a proxy.
+        # All hypervisors may come from one address, by a proxy.
         self._ahead_s = AHEAD_CPU_S if is_keystone else 0.0
         self._clock = clock
         self._cpu_clock = cpu_clock
