@@ -58,11 +58,10 @@ def flavor(session: ks_session.Session | None, name: str
     if '=' in name:
         return _demand(name)
     with _asking(session) as asked:
-        found = [one for one in _get(asked, COMPUTE, '/flavors/detail',
-                                     is_public='None')['flavors']
+        found = [one for one in _flavors(asked)
                  if name in (one['name'], one['id'])]
-        if found:
-            one = found[0]
+        # An id first: another flavor may be named so.
+        for one in sorted(found, key=lambda one: one['id'] != name):
             return {'vcpus': float(one['vcpus']),
                     'memory_mb': float(one['ram']),
                     'disk_gb': float(one['disk']) + float(
@@ -135,6 +134,18 @@ def _get(session: ks_session.Session, service: tuple[str, str | None],
         path, endpoint_filter={'service_type': kind}, params=params,
         microversion=microversion, user_agent='virtco-client',
         timeout=TIMEOUT_S).json()
+
+
+def _flavors(session: ks_session.Session) -> Iterator[dict[str, Any]]:
+    """Yield all flavors; Nova tells a thousand at a time."""
+    marker: dict[str, str] = {}
+    while True:
+        page = _get(session, COMPUTE, '/flavors/detail', is_public='None',
+                    **marker)
+        yield from page['flavors']
+        if not page.get('flavors_links'):
+            return
+        marker = {'marker': page['flavors'][-1]['id']}
 
 
 def _aggregates(session: ks_session.Session) -> Iterator[nova.Aggregate]:

@@ -25,7 +25,11 @@ ANSWERS = {
         'resource_providers': [{'uuid': 'u', 'name': 'h2'}]},
     '/flavors/detail?is_public=None': {'flavors': [
         {'id': '7', 'name': 'm', 'vcpus': 2, 'ram': 4096, 'disk': 10,
-         'OS-FLV-EXT-DATA:ephemeral': 5, 'swap': 1024}]},
+         'OS-FLV-EXT-DATA:ephemeral': 5, 'swap': 1024}],
+        'flavors_links': [{'rel': 'next', 'href': '…'}]},
+    '/flavors/detail?is_public=None&marker=7': {'flavors': [
+        {'id': '8', 'name': '9', 'vcpus': 3, 'ram': 1, 'disk': 0},
+        {'id': '9', 'name': 'x', 'vcpus': 4, 'ram': 1, 'disk': 0}]},
     '/resource_providers': {'resource_providers': [
         {'uuid': 'u', 'name': 'h2'}, {'uuid': 'v', 'name': 'h2_gpu'}]},
     '/allocation_candidates?resources=VCPU:2,MEMORY_MB:4096,DISK_GB:16'
@@ -131,3 +135,11 @@ def test_the_zone_of_an_aggregate(session, monkeypatch, of_nova, of_operator,
     monkeypatch.setitem(ANSWERS, '/os-aggregates', {'aggregates': [body]})
     (found,), _traits = nova_facts.read(session, ())
     assert found == nova.Aggregate('a', (), body.get('metadata', {}), zone)
+
+
+@pytest.mark.parametrize(('name', 'vcpus'), [
+    ('m', 2), ('8', 3), ('x', 4),
+    # The id of one is the name of another.
+    ('9', 4)])
+def test_a_flavor_is_found_on_any_page(session, name, vcpus):
+    assert nova_facts.flavor(session, name)['vcpus'] == vcpus
