@@ -33,6 +33,8 @@ LOG = logging.getLogger(__name__)
 
 TICK_S, _IDLE_S = 0.25, 0.5
 _FIRST_RETRY_S, _LAST_RETRY_S = 0.2, 5.0
+# Time without an announcement heard, for each second that one took.
+_REST = 20
 # Seconds between checks whether another program still shapes the uplink.
 _CONFLICT_S = 1.0
 _SAVE_INTERVAL_S = 5.0
@@ -91,15 +93,18 @@ class Agent:
         self.sync()
         self.connect()
         while kernel.alive() and not self._is_ending:
+            start_s = time.thread_time()
             was_lost = self.sync()
             self._tell()
             self._save()
             # Lost state is restored at once; repeated losses, such as port
-            # after port during a restart of Open vSwitch, once per tick.
+            # after port during a restart of Open vSwitch, once per tick. A
+            # tenant's device may announce changes at any rate.
             is_short = (was_lost or self.enforcer.is_waiting
                         or self.is_failing)
-            self._watch.wait(TICK_S if is_short else _IDLE_S,
-                             hears=not was_lost)
+            self._watch.wait(
+                TICK_S if is_short else _IDLE_S, TICK_S if was_lost else min(
+                    TICK_S, _REST * (time.thread_time() - start_s)))
         self.disconnect()
         return kernel.alive()
 

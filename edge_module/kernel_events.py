@@ -77,17 +77,20 @@ class KernelWatch:
         if self._tables is not None:
             self._tables.close()
 
-    def wait(self, timeout_s: float, hears: bool = True) -> None:
+    def wait(self, timeout_s: float, deaf_s: float = 0.0) -> None:
         """Return when something was announced, after :meth:`wake`, or when
         the time is over.
 
-        :param hears: False to wait for no announcement.
+        :param deaf_s: seconds in which no announcement is waited for.
         """
-        ready, _, _ = select.select([self._wake, *(
-            sock.fileno() for sock in (self._route, self._tables)
-            if sock is not None and hears)], [], [], timeout_s)
-        if self._wake in ready:
-            os.eventfd_read(self._wake)
+        announcing = [sock.fileno() for sock in (self._route, self._tables)
+                      if sock is not None]
+        deaf_s = min(deaf_s, timeout_s)
+        for heard, wait_s in ([], deaf_s), (announcing, timeout_s - deaf_s):
+            ready, _, _ = select.select([self._wake, *heard], [], [], wait_s)
+            if self._wake in ready:
+                os.eventfd_read(self._wake)
+                return
 
     def wake(self) -> None:
         """End the :meth:`wait` of another thread, or the next one."""

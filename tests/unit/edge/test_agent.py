@@ -39,8 +39,8 @@ class Watch:
             raise found
         return found
 
-    def wait(self, timeout_s, hears):
-        self.waited.append((timeout_s, hears))
+    def wait(self, timeout_s, deaf_s):
+        self.waited.append((timeout_s, deaf_s))
 
     def wake(self):
         self.woken += 1
@@ -83,9 +83,9 @@ def conf(tmp_path):
 
 @pytest.fixture
 def clock(monkeypatch):
-    now = types.SimpleNamespace(s=1000.0)
+    now = types.SimpleNamespace(s=1000.0, cpu_s=3.0)
     monkeypatch.setattr(edge_agent, 'time', types.SimpleNamespace(
-        monotonic=lambda: now.s))
+        monotonic=lambda: now.s, thread_time=lambda: now.cpu_s))
     return now
 
 
@@ -399,8 +399,8 @@ def run(agent, *steps):
     wait = agent._watch.wait
     agent.connect = lambda: None
 
-    def next_step(timeout_s, hears):
-        wait(timeout_s, hears)
+    def next_step(timeout_s, deaf_s):
+        wait(timeout_s, deaf_s)
         if left:
             left.pop(0)()
         else:
@@ -421,14 +421,30 @@ def test_it_waits_for_what_is_to_come(agent, clock, told):
     def end_grace():
         clock.s += test_enforcer.GRACE_S + 1
 
-    idle, tick = (edge_agent._IDLE_S, True), (edge_agent.TICK_S, True)
+    idle, tick = (edge_agent._IDLE_S, 0.0), (edge_agent.TICK_S, 0.0)
     assert run(agent, lose, lambda: None, leave, end_grace,
                lambda: agent.failed(ERROR)) == [
-        idle, (edge_agent.TICK_S, False), idle, tick, idle, tick]
+        idle, (edge_agent.TICK_S, edge_agent.TICK_S), idle, tick, idle, tick]
     assert 0x10 not in agent.enforcer.uplink.tree
     assert told == [{'STATUS': 'Enforcing on up1', 'READY': 1},
                     {'STATUS': str(ERROR)}, {'STOPPING': 1}]
     assert agent._watch.is_closed and agent._watch.woken == 1
+
+
+@pytest.mark.parametrize('took_s, deaf_s', [
+    (0.001, 0.02), (0.01, 0.2), (0.1, edge_agent.TICK_S)])
+def test_announcements_take_a_twentieth_of_the_time(
+        agent, clock, monkeypatch, took_s, deaf_s):
+    """A VM changes its device at any rate, and nothing is lost by that."""
+    def announce():
+        agent._watch.found = kernel_events.Changes(frozenset({99}))
+
+    def look(*args, **values):
+        clock.cpu_s += took_s
+
+    monkeypatch.setattr(agent.ports, 'read', look)
+    waited = run(agent, *[announce] * 3)
+    assert waited == [(edge_agent._IDLE_S, pytest.approx(deaf_s))] * 4
 
 
 def test_the_kernel_is_right_before_anybody_is_asked(fresh, monkeypatch):

@@ -8,6 +8,7 @@ import pathlib
 import socket
 import struct
 import subprocess
+import time
 
 import pytest
 
@@ -170,20 +171,25 @@ def test_numbers_of_messages():
     assert (wire.RTM_NEWQDISC, wire.RTM_DELQDISC) == (NEWQDISC, 37)
 
 
-@pytest.mark.parametrize('hears', [True, False])
-def test_a_wake_ends_one_wait(hears):
+@pytest.mark.parametrize('deaf_s', [0.0, 60.0])
+def test_a_wake_ends_one_wait(deaf_s):
     found = watch(tables=None)
     found._wake, announced = (os.eventfd(0, os.EFD_NONBLOCK)
                               for _ in range(2))
     found._route.fileno = lambda: announced
     for _ in range(2):
         found.wake()
-        found.wait(60, hears)
+        found.wait(60, deaf_s)
         with pytest.raises(BlockingIOError):
             os.eventfd_read(found._wake)
     # What is announced ends only a wait that hears of it.
     os.eventfd_write(announced, 1)
-    found.wait(60 if hears else 0, hears)
+    found.wait(60, 0.0)
+    started_s = time.monotonic()
+    found.wait(0.05, 0.05)
+    assert time.monotonic() - started_s >= 0.05
+    found.wait(60, 0.05)
+    assert time.monotonic() - started_s < 30
     for descriptor in (found._wake, announced):
         os.close(descriptor)
 
@@ -205,18 +211,18 @@ def woken():
 
 def test_a_wait_ends_once_for_each_wake(woken):
     watch, there, tables = woken
-    for hears in True, False:
+    for deaf_s in 0.0, 20.0:
         watch.wake()
         watch.wake()
-        watch.wait(20, hears)
+        watch.wait(20, deaf_s)
         with pytest.raises(BlockingIOError):
             os.eventfd_read(watch._wake)
-        watch.wait(0.001, hears)
+        watch.wait(0.001, deaf_s)
     for peer, here in (there, watch._route), (tables, watch._tables):
         peer.send(b'x')
         # It stays there for whoever reads it, and ends no deaf wait.
         watch.wait(20)
-        watch.wait(0.001, hears=False)
+        watch.wait(0.001, 0.001)
         assert here.recv(9) == b'x'
 
 
