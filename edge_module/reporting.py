@@ -115,12 +115,12 @@ class Readings:
             self.destinations = self.enforcer.classifier.destinations()
             if now_s >= self._pairs_due_s:
                 self._pairs_due_s = now_s + max(
-                    self._pairs_interval_s, _rest_s(self._read_pairs))
+                    self._pairs_interval_s, self._rest_s(self._read_pairs))
             if now_s >= self._peers_due_s:
                 self._peers_due_s = now_s + max(
-                    self._peers_interval_s, _rest_s(self._read_peers))
+                    self._peers_interval_s, self._rest_s(self._read_peers))
             elif now_s >= self._heavy_due_s:
-                self._heavy_due_s = now_s + _rest_s(
+                self._heavy_due_s = now_s + self._rest_s(
                     functools.partial(self._read_heavy, stats))
         finally:
             lock.release()
@@ -143,12 +143,26 @@ class Readings:
         return (self.activity.has_changed(of_coflows, stats),
                 _REST * (time.thread_time() - start_s))
 
+    def _rest_s(self, reading: Callable[[], None]) -> float:
+        """Make a reading; return the seconds without another after which all
+        readings take 1 % of the time.
+        """
+        start_s = self._cpu_s()
+        reading()
+        return _REST * (self._cpu_s() - start_s)
+
+    def _cpu_s(self) -> float:
+        """Return the processor time of this thread and of the helper, which
+        has most of a reading.
+        """
+        self.helper_cpu_s = self.enforcer.uplink.kernel.cpu_s()
+        return time.thread_time() + self.helper_cpu_s
+
     def _read_pairs(self) -> None:
         counted = self.enforcer.classifier.counted()
         with self._counting:
             self.counters.add_pairs(counted)
             self.pairs = self.counters.pairs()
-        self.helper_cpu_s = self.enforcer.uplink.kernel.cpu_s()
 
     def _read_peers(self, some: Collection[int] | None = None) -> None:
         """Read the destinations of some ports, of all where none are given.
@@ -188,15 +202,6 @@ class Readings:
     def to_rows(self) -> list[Any]:
         with self._counting:
             return self.counters.to_rows()
-
-
-def _rest_s(reading: Callable[[], None]) -> float:
-    """Make a reading; return the seconds without another after which all
-    readings take 1 % of the time.
-    """
-    start_s = time.thread_time()
-    reading()
-    return _REST * (time.thread_time() - start_s)
 
 
 class Reporter:

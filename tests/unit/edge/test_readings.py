@@ -128,6 +128,23 @@ def test_many_pairs_are_read_less_often(clock, enforcer, pairs_s, peers_s,
         found = make(enforcer, 1.0, pairs_s)
 
 
+def test_a_reading_by_the_helper_counts_as_one(clock, enforcer, monkeypatch):
+    spent_s = [7.0]
+    monkeypatch.setattr(enforcer.uplink.kernel, 'cpu_s', lambda: spent_s[0])
+    counted = enforcer.classifier.counted
+
+    def count():
+        spent_s[0] += 0.3
+        return counted()
+
+    monkeypatch.setattr(enforcer.classifier, 'counted', count)
+    found = make(enforcer, 1.0, 2.0)
+    for now_s, n_readings in (1000.0, 1), (1029.9, 1), (1030.001, 2):
+        found.read(now_s)
+        assert enforcer.classifier.readings.count('pairs') == n_readings
+    assert found.counted()['cpu_s'] == 4.0 + spent_s[0]
+
+
 def test_a_report_waits_for_half_an_interval_at_most(clock, enforcer):
     """What counts by class is told without what cannot be read."""
     waits = []
