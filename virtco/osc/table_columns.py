@@ -109,17 +109,17 @@ KINDS: dict[str, Callable[[Any], Any]] = {
 #: Titles of fields in tables, where the name without its unit is no title.
 TITLES = {
     'next_bytes': 'Next Hour', 'n_hours': 'Hours', 'app': 'Application',
-    'n_launches': 'Launches', 'last_hour': 'Last Hour',
-    'hosts_n': 'Hosts', 'slots': 'VMs',
+    'n_launches': 'Launches', 'hosts_n': 'Hosts', 'slots': 'VMs',
     'n_vms': 'VMs', 'n_flows': 'Flows', 'n_coflows': 'Coflows', 'rank': '#',
     'n_elsewhere': 'Elsewhere', 'n_before': 'Before', 'cct_s': 'CCT',
     'measured_cct_s': 'Measured', 'measured_cct_error_s': 'Measured Within',
-    'remaining_bytes': 'Left', 'sent_bytes': 'Sent', 'id': 'ID',
-    'rate_source': 'Source', 'group_name': 'Group', 'rtt_s': 'RTT',
-    'rtt_median_s': 'RTT Median', 'rtt_p99_s': 'RTT p99',
-    'src': 'From', 'dst': 'To', 'prio': 'Prio', 'lower_bound_s': 'At Least',
-    'lower_bound': 'At Least', 'instance_uuid': 'Instance',
-    'project_id': 'Project', 'group': 'Group ID', 'dst_port': 'Port',
+    'remaining_bytes': 'Left', 'rate_source': 'Source', 'id': 'ID',
+    'group_name': 'Group', 'rtt_s': 'RTT', 'rtt_median_s': 'RTT Median',
+    'rtt_p99_s': 'RTT p99', 'src': 'From', 'dst': 'To',
+    'lower_bound_s': 'At Least', 'lower_bound': 'At Least',
+    'instance_uuid': 'Instance', 'project_id': 'Project',
+    'group': 'Group ID', 'dst_port': 'Port', 'coflows': 'Coflow IDs',
+    'coflows_bps': 'Coflow Rate', 'beside_bps': 'Rate Beside',
 }
 _UNIT = re.compile('_(bps|bytes|s)$')
 

@@ -3,9 +3,13 @@
 """Values as people read them in tables."""
 
 import datetime
+import importlib
+import pkgutil
 
+import msgspec
 import pytest
 
+from virtco import osc
 from virtco.osc import table_columns as columns
 from virtco.wire import check
 from virtco.wire import coflow_bodies as wire
@@ -65,3 +69,19 @@ def test_a_terminal_obeys_no_name():
     shown = columns.cell('name', 'a\x1b[2J\x9b\r\nü').human_readable()
     assert shown == 'a\ufffd[2J\ufffd\ufffd\nü'
     assert columns.cell('name', 'a\x1b').machine_readable() == 'a\x1b'
+
+
+def _rows():
+    """Find the types of rows that commands list, some of them by an option."""
+    for found in pkgutil.iter_modules(osc.__path__):
+        module = importlib.import_module(f'{osc.__name__}.{found.name}')
+        for one in vars(module).values():
+            row = getattr(one, 'row', one)
+            if isinstance(row, type) and issubclass(row, msgspec.Struct):
+                yield row
+
+
+@pytest.mark.parametrize('row', sorted(set(_rows()), key=str))
+def test_a_table_has_each_title_once(row):
+    titles = [columns.title(name) for name in row.__struct_fields__]
+    assert len(set(titles)) == len(titles)
