@@ -269,9 +269,11 @@ class CreatePlan(base.Lister):
     def _body(self, args: Any) -> dict[str, Any]:
         if args.file is not None:
             body = self.read_json('file', args.file)
-            if not isinstance(body, dict):
-                raise exception.Invalid(field='file', value=args.file,
-                                        limit='a JSON object with groups')
+            known = plan_wire.PLAN.parameters
+            if not (isinstance(body, dict) and body.keys() <= set(known)):
+                raise exception.Invalid(
+                    field='file', value=args.file,
+                    limit='a JSON object of ' + ', '.join(known))
             return body
         if args.tm is None or args.flavor is None:
             raise osc_exceptions.CommandError(

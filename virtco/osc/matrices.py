@@ -162,6 +162,8 @@ class Matrix(base.Command):
             rate_wire.MATRIX,
             args.kind, args.statistic, args.at, hosts=args.hosts or None)
         if args.plot is not None:
+            if not found.hosts:
+                raise osc_exceptions.CommandError('There is nothing to draw.')
             base.save_plot('virtco.measure.heatmap', found, args.plot)
         elif args.format == 'json':
             self.app.stdout.write(

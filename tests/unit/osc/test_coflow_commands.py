@@ -236,6 +236,7 @@ def test_a_plan_of_a_file(tmp_path):
     _, told, body = _planned(_plan(gap=None), str(path))
     assert body == {'groups': []} and 'gap unknown;' in told[0]
     for text, name in (('{', str(path)), ('[]', str(path)),
+                       ('{"h1": 1}', str(path)),
                        ('', '/none/plan.json')):
         path.write_text(text)
         with pytest.raises(exception.Invalid, match=name):

@@ -149,3 +149,9 @@ def test_a_matrix_as_a_picture(tmp_path, monkeypatch):
     ((module, found, path),) = drawn
     assert (module, found.unit, path) == (
         'virtco.measure.heatmap', 'bps', 'm.svg')
+
+
+def test_nothing_measured_is_nothing_to_draw():
+    one = controller.Controller(**{'GET /v1/matrices/rate': {'kind': 'rate'}})
+    with pytest.raises(osc_exceptions.CommandError, match='nothing to draw'):
+        controller.run(matrices.Matrix, one, 'rate', '--plot', 'm.svg')
