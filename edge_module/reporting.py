@@ -237,6 +237,7 @@ class Reporter:
             enforcer, conf.edge.report_interval_s,
             PAIRS_PERIODS * conf.edge.report_interval_s, saved.get('rows', ()))
         self._now = threading.Event()
+        self._look_due_s = 0.0
 
     def wake(self) -> None:
         """Make the next report at once."""
@@ -259,16 +260,16 @@ class Reporter:
         """Wait until a report is due, or wanted, or a class began or ceased to
         send.
         """
-        look_s = rest_s = max(_LOOK_S,
-                              self.conf.edge.report_interval_s / _LOOKS)
-        while (left_s := until_s - time.monotonic()) > rest_s:
+        look_s = max(_LOOK_S, self.conf.edge.report_interval_s / _LOOKS)
+        while (now_s := time.monotonic()) < until_s - (
+                rest_s := max(look_s, self._look_due_s - now_s)):
             if self._now.wait(rest_s):
                 return
             has_changed, next_s = self.readings.look()
+            self._look_due_s = time.monotonic() + next_s
             if has_changed:
                 return
-            rest_s = max(look_s, next_s)
-        self._now.wait(max(0.0, left_s))
+        self._now.wait(max(0.0, until_s - now_s))
         self.readings.activity.forget_told()
 
     def make(self, now_s: float) -> reports.Report:

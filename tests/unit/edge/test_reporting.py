@@ -151,6 +151,17 @@ def test_looks_take_one_per_cent_of_the_time(tmp_path, monkeypatch):
     assert forgotten == [pytest.approx(1.0)]
 
 
+def test_looks_that_call_for_reports_take_no_more(tmp_path, monkeypatch):
+    """Tenants choose how often their classes begin and cease to send."""
+    looks = iter([(True, 0.7)] * 9)
+    reporter, clock, told = _waiting(tmp_path, looks)
+    monkeypatch.setattr(report, 'time', types.SimpleNamespace(
+        monotonic=lambda: clock.s))
+    for _ in range(3):
+        reporter._wait(clock.s + 1.0)
+    assert told == [0.2, 0.7, 0.7]
+
+
 def test_reports_that_are_frequent_need_no_look(tmp_path, monkeypatch):
     reporter, clock, told = _waiting(tmp_path, iter(()), 0.1)
     monkeypatch.setattr(report, 'time', types.SimpleNamespace(
