@@ -103,7 +103,8 @@ def _saved_enforcer(conf: cfg.ConfigOpts) -> edge_enforcer.Enforcer:
     parts = factory.Parts(conf, kernel)
     enforcer = parts.enforcer()
     held = policy_ttl.HeldPolicy(conf.edge.host,
-                                 state.StateDir(conf.edge.state_dir))
+                                 state.StateDir(conf.edge.state_dir,
+                                                makes=False))
     policy = held.load()
     ports = ports_base.with_devices(parts.ports.read(),
                                     parts.ports.is_switched)

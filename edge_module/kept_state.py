@@ -21,12 +21,16 @@ class StateDir:
     not at all.
     """
 
-    def __init__(self, path: str):
+    def __init__(self, path: str, makes: bool = True):
         """Make the directory where it is missing.
 
+        :param makes: False to read only: a directory of root's would be of no
+            use to the agent.
         :raises virtco.exception.Invalid: where it cannot be made.
         """
         self.path = pathlib.Path(path)
+        if not makes:
+            return
         try:
             self.path.mkdir(mode=0o750, parents=True, exist_ok=True)
         except OSError as error:

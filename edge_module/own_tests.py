@@ -12,7 +12,6 @@ import tempfile
 from oslo_config import cfg
 
 from edge_module import edge_options as edge_conf
-from edge_module import kept_state
 from edge_module.probe import probing
 from virtco import configuration
 from virtco import exception
@@ -52,10 +51,11 @@ def listeners(conf: cfg.ConfigOpts) -> Iterator[Problem]:
 def _state(path: str) -> Iterator[Problem]:
     """Find out whether a policy can be saved, without saving one."""
     try:
-        with tempfile.TemporaryFile(dir=kept_state.StateDir(path).path
-                                    ) as file:
+        with tempfile.TemporaryFile(dir=path) as file:
             file.write(bytes(_SAVED_BYTES))
             file.flush()
-    except (OSError, exception.Invalid) as error:
+    except FileNotFoundError:
+        return  # a start makes it
+    except OSError as error:
         yield Problem('VC-093', f'[edge] state_dir {path}: '
                       f'{exception.reason(error)}')
