@@ -189,8 +189,8 @@ class Responder:
         before_bytes = netdev.read_bytes(dev, netdev.RECEIVED)
         control.send(protocol.Go())
         bursts: list[trains.Burst] = []
-        receiver = _BurstReceiver(self._packets, control, train, cookie)
-        while (burst := receiver.next(len(bursts))) is not None:
+        while (burst := _receive_burst(self._packets, control, train, cookie,
+                                       len(bursts))) is not None:
             bursts.append(burst)
             control.send(protocol.Got(len(burst.arrivals)))
         own_bytes = frame_bytes * sum(len(b.arrivals) for b in bursts)
@@ -240,61 +240,49 @@ def _count(control: protocol.Control, bulk: probe_order.Bulk,
     return tuple(windows)
 
 
-class _BurstReceiver:
-    """Collects the arrivals of the bursts of one train."""
+def _receive_burst(packets: socket.socket, control: protocol.Control,
+                   train: probe_order.Train, cookie: bytes, index: int
+                   ) -> trains.Burst | None:
+    """Receive the next burst of a train; None when the sender ends the train.
 
-    def __init__(self, packets: socket.socket, control: protocol.Control,
-                 train: probe_order.Train, cookie: bytes):
-        self._packets = packets
-        self._control = control
-        self._train = train
-        self._cookie = cookie
-        # Seconds since the epoch would leave a float no nanoseconds.
-        self._origin_s = int(time.time())
-
-    def next(self, index: int) -> trains.Burst | None:
-        """Receive the next burst; None when the sender ends the train."""
-        arrivals: dict[int, float] = {}
-        told: protocol.Sent | None = None
-        quiet_s = _QUIET_S
-        last_s = time.monotonic()
-        while told is None or len(arrivals) < told.packets:
-            wanted, left_s = [self._packets], self._control.left_s()
-            if told is None:
-                wanted.append(self._control.sock)
-            readable, _, _ = select.select(
-                wanted, [], [], min(left_s, quiet_s) if told else left_s)
-            now_s = time.monotonic()
-            if self._packets in readable:
-                if arrivals:
-                    quiet_s = min(_MAX_QUIET_S,
-                                  max(quiet_s, 3 * (now_s - last_s)))
-                self._drain(index, arrivals)
-                last_s = now_s
-            elif told is not None and now_s - last_s >= quiet_s:
-                break
-            if told is None and self._control.has_message():
-                message: protocol.Message = self._control.receive(
-                    protocol.Sent, protocol.End, protocol.Ping)
-                if isinstance(message, protocol.End):
-                    return None
-                if isinstance(message, protocol.Sent):
-                    if (index >= self._train.bursts
-                            or message.packets > self._train.packets):
-                        raise protocol.ProbeError(
-                            f'the burst is not valid: {message}')
-                    told, last_s = message, now_s
-                else:
-                    self._control.send(protocol.Pong())
-        return trains.Burst(told.packets, tuple(arrivals.items()),
-                            told.sending_s)
-
-    def _drain(self, index: int, arrivals: dict[int, float]) -> None:
-        for cookie, burst, seq, seconds, nanoseconds in _arrived(
-                self._packets):
-            if cookie == self._cookie and burst == index:
+    Its arrivals are in seconds from the second in which it is waited for:
+    seconds since the epoch would leave a float no nanoseconds.
+    """
+    origin_s = int(time.time())
+    arrivals: dict[int, float] = {}
+    told: protocol.Sent | None = None
+    quiet_s = _QUIET_S
+    last_s = time.monotonic()
+    while told is None or len(arrivals) < told.packets:
+        wanted, left_s = [packets], control.left_s()
+        if told is None:
+            wanted.append(control.sock)
+        readable, _, _ = select.select(
+            wanted, [], [], min(left_s, quiet_s) if told else left_s)
+        now_s = time.monotonic()
+        if packets in readable:
+            if arrivals:
+                quiet_s = min(_MAX_QUIET_S, max(quiet_s, 3 * (now_s - last_s)))
+            for seq, seconds, nanoseconds in _arrived(packets, cookie, index):
                 arrivals.setdefault(
-                    seq, seconds - self._origin_s + nanoseconds * 1e-9)
+                    seq, seconds - origin_s + nanoseconds * 1e-9)
+            last_s = now_s
+        elif told is not None and now_s - last_s >= quiet_s:
+            break
+        if told is None and control.has_message():
+            message: protocol.Message = control.receive(
+                protocol.Sent, protocol.End, protocol.Ping)
+            if isinstance(message, protocol.End):
+                return None
+            if isinstance(message, protocol.Sent):
+                if (index >= train.bursts
+                        or message.packets > train.packets):
+                    raise protocol.ProbeError(
+                        f'the burst is not valid: {message}')
+                told, last_s = message, now_s
+            else:
+                control.send(protocol.Pong())
+    return trains.Burst(told.packets, tuple(arrivals.items()), told.sending_s)
 
 
 def _set_options(setsockopt: Callable[[int, int, int], None]) -> None:
@@ -306,9 +294,9 @@ def _set_options(setsockopt: Callable[[int, int, int], None]) -> None:
         setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
 
 
-def _arrived(sock: socket.socket) -> Iterator[tuple[bytes, int, int, int,
-                                                    int]]:
-    """Yield header fields and (s, ns) timestamp of each waiting packet."""
+def _arrived(sock: socket.socket, cookie: bytes, index: int
+             ) -> Iterator[tuple[int, int, int]]:
+    """Yield (sequence number, s, ns) of each packet of a burst that waits."""
     buffer = bytearray(protocol.HEADER.size)
     ancillary_bytes = socket.CMSG_SPACE(_TIMESPEC.size)
     while True:
@@ -319,5 +307,6 @@ def _arrived(sock: socket.socket) -> Iterator[tuple[bytes, int, int, int,
             return
         if size < protocol.HEADER.size or not ancillary:
             continue
-        yield (*protocol.HEADER.unpack(buffer),
-               *_TIMESPEC.unpack(ancillary[0][2]))
+        *of, seq = protocol.HEADER.unpack(buffer)
+        if of == [cookie, index]:
+            yield (seq, *_TIMESPEC.unpack(ancillary[0][2]))

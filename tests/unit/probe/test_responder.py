@@ -214,10 +214,11 @@ class Arrivals:
         self._clock.s = max(self._clock.s, at_s)
         return [source], [], []
 
-    def _packets(self, _socket):
+    def _packets(self, _socket, cookie, _index):
+        assert cookie == COOKIE
         _, numbers = self._events.pop(0)
         for number in numbers:
-            yield COOKIE, 3, number, 5002, 250_000_000
+            yield number, 5002, 250_000_000
 
     def left_s(self):
         return protocol.Control.left_s(self)
@@ -235,8 +236,7 @@ class Arrivals:
         self.said.append(message)
 
     def next(self, index=3):
-        return responder._BurstReceiver(self, self, TRAIN,
-                                        COOKIE).next(index)
+        return responder._receive_burst(self, self, TRAIN, COOKIE, index)
 
 
 def told(packets):
@@ -301,16 +301,13 @@ def test_what_is_said_of_a_burst_has_bounds(clock, monkeypatch, packets,
 
 
 def test_packets_of_others_and_of_other_bursts_do_not_count():
-    """They come with the kernel's time; of two alike the first counts."""
+    """They come with the kernel's time."""
     answering = make()
     answering._listener.close()
     receiving = answering._packets
     sending = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    near, far = socket.socketpair()
-    with receiving, sending, near, far:
+    with receiving, sending:
         assert receiving.getblocking() is False
-        found = responder._BurstReceiver(
-            receiving, types.SimpleNamespace(sock=near), TRAIN, COOKIE)
         before_s = time.time()
         for cookie, burst, seq, rest in (
                 (COOKIE, 3, 7, b''), (COOKIE, 3, 5, b'x' * 50),
@@ -319,12 +316,20 @@ def test_packets_of_others_and_of_other_bursts_do_not_count():
             sending.sendto(protocol.HEADER.pack(cookie, burst, seq) + rest,
                            receiving.getsockname())
         sending.sendto(bytes(13), receiving.getsockname())
-        arrivals = {}
-        found._drain(3, arrivals)
-    assert list(arrivals) == [7, 5]
-    assert arrivals[7] < arrivals[5]
-    assert arrivals[7] + found._origin_s == pytest.approx(before_s, abs=5)
-    assert 0 <= arrivals[7] < 10
+        *found, late = responder._arrived(receiving, COOKIE, 3)
+    assert [seq for seq, _, _ in (*found, late)] == [7, 5, 7]
+    times_s = [seconds + 1e-9 * ns for _, seconds, ns in (*found, late)]
+    assert times_s == sorted(times_s)
+    assert times_s[0] == pytest.approx(before_s, abs=5)
+
+
+def test_of_two_packets_alike_the_first_counts(clock, monkeypatch):
+    arriving = Arrivals(clock, monkeypatch, (100.0, [0, 1]), (100.0, told(2)))
+    times_s = iter((250_000_000, 500_000_000, 750_000_000))
+    monkeypatch.setattr(responder, '_arrived', lambda *_: (
+        arriving._events.pop(0), [(seq, 5002, next(times_s))
+                                  for seq in (0, 0, 1)])[1])
+    assert arriving.next().arrivals == ((0, 2.25), (1, 2.75))
 
 
 def test_the_buffer_is_as_large_as_may_be():
