@@ -30,6 +30,8 @@ from virtco_lab.cmd import arguments
     (arguments.between(3, 5), {'3': 3, '5': 5},
      ['2', '6', '-3', '4.0', 'x', '', '٤']),
     (arguments.positive, {'0.5': 0.5, '1e-9': 1e-9}, ['0', '-1', 'nan']),
+    (arguments.seconds, {'3600': 3600.0, '1e9': 1e9},
+     ['0', 'inf', '1.1e9', 'nan', 'x']),
     (arguments.count, {'1': 1, '1000': 1000}, ['0', '1001']),
     (arguments.seed, {'0': 0, str(2 ** 32 - 1): 2 ** 32 - 1},
      [str(2 ** 32), '-1', 'x', '']),

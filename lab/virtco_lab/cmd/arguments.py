@@ -11,6 +11,9 @@ from typing import NoReturn
 from virtco import exception
 from virtco import units
 
+#: Longest workload: milliseconds of it are counted.
+_MOST_S = 1e9
+
 
 class Parser(argparse.ArgumentParser):
     """Tells an error in one line, which names the option."""
@@ -34,6 +37,14 @@ def positive(text: str) -> float:
     value = float(text)
     if not value > 0:
         raise _wrong('a number above 0', text)
+    return value
+
+
+def seconds(text: str) -> float:
+    """Parse the length of a workload, above 0 and at most 30 years."""
+    value = positive(text)
+    if value > _MOST_S:
+        raise _wrong(f'at most {_MOST_S:.0e} seconds', text)
     return value
 
 

@@ -91,7 +91,7 @@ def _add_generate(actions: Any) -> None:
     generate.add_argument('--seed', type=arguments.seed, default=0)
     generate.add_argument('--ports', type=arguments.count, default=150)
     generate.add_argument('--coflows', type=arguments.count, default=526)
-    generate.add_argument('--duration', type=arguments.positive,
+    generate.add_argument('--duration', type=arguments.seconds,
                           default=3600.0, metavar='SECONDS')
     generate.add_argument('--shape', choices=workloads.SHAPES,
                           default='medium')
