@@ -96,13 +96,6 @@ class Samples:
         return (cell.get(setting) if isinstance(cell, Mapping)
                 else cell(self, setting))
 
-    def series(self, label: str, cell: 'Cell', *, paper: bool = False
-               ) -> outcome.Series:
-        """Return the bars of a value at each setting."""
-        return outcome.Series(label, self.settings, tuple(
-            self.value(setting, cell) for setting in self.settings),
-            paper=paper)
-
     def add(self, setting: str, found: Found, cpu_s: float) -> None:
         """Take the next seed's numbers."""
         rows = self.values.setdefault(setting, {})
@@ -206,9 +199,12 @@ def bars(title: str, x_label: str, y_label: str, cells: Mapping[str, Cell],
 
     :param papers: the papers' numbers.
     """
-    return lambda found: outcome.Panel('bars', title, x_label, y_label, (
-        *(found.series(*one) for one in cells.items()),
-        *(found.series(*one, paper=True) for one in (papers or {}).items())))
+    return lambda found: outcome.Panel('bars', title, x_label, y_label, tuple(
+        outcome.Series(label, found.settings, tuple(
+            found.value(setting, cell) for setting in found.settings),
+            paper=is_paper)
+        for is_paper, its in ((False, cells), (True, papers or {}))
+        for label, cell in its.items()))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

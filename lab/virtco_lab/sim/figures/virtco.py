@@ -263,8 +263,9 @@ def savings_panel(x_label: str, against: Sequence[str],
                 tuple(one.percent if one else None for one in savings),
                 tuple(one.half if one and np.isfinite(one.half) else 0.0
                       for one in savings), of=label(scheme)))
-        series += [dataclasses.replace(found.series(
-            f'paper, of {label(scheme)}', by_setting, paper=True),
+        series += [outcome.Series(
+            f'paper, of {label(scheme)}', found.settings,
+            tuple(map(by_setting.get, found.settings)), paper=True,
             over=f'saved of {label(scheme)}')
             for scheme, by_setting in (papers or {}).items()]
         return outcome.Panel(
