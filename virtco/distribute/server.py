@@ -434,7 +434,7 @@ class Server(LoopThread):
                 return
             case messages.Nack():
                 self._counts.policies_refused.inc()
-                self._log('%s refuses policy %d: %s', seat.host,
+                self._log('%s refuses policy %d: %r', seat.host,
                           event.generation, event.error)
         self.doors.said(seat.host, event, payload)
 

@@ -278,11 +278,11 @@ def test_a_policy_that_is_refused_is_counted(make, caplog):
     site = make()
     one = site.join('h1').seat
     site.take()
-    site.server.heard(one, messages.Nack(4, 'no'), b'payload')
+    refusal = messages.Nack(4, 'no\nNo line of its own')
+    site.server.heard(one, refusal, b'payload')
     assert site.counted('virtco_policies_refused_total') == 1
-    assert 'h1 refuses policy 4: no' in caplog.text
-    assert site.take() == [('said', 'h1', messages.Nack(4, 'no'),
-                            b'payload')]
+    assert r"h1 refuses policy 4: 'no\nNo line" in caplog.text
+    assert site.take() == [('said', 'h1', refusal, b'payload')]
 
 
 def test_one_whose_report_holds_is_noted(make):
