@@ -45,6 +45,8 @@ _MOST_FRAGMENTED, _FRAGMENTED_S = 4096, 2
 PEERS = {'peers4': ('ipv4_addr', 'ip'), 'peers6': ('ipv6_addr', 'ip6')}
 MOST_PEERS, _PEERS_S = 256, 300
 # Set of each port: Ethernet addresses that sent the VM something recently.
+# Each packet keeps its sender's in this set and in the next, also where
+# somebody fills them with others.
 NEAR, _MOST_NEAR, _NEAR_S = 'near', 1024, 300
 # Set of each port: Ethernet addresses that sent the VM TCP data, which it may
 # acknowledge.
@@ -355,9 +357,9 @@ def port_chain(hook: Hook, dev: str, ifindex: int, minor: int) -> str:
           f'{_PEERS_S}s; flags dynamic,timeout; counter; }}\n'
           for name, (kind, _) in kinds),
         _hooked(_chain_name(dev, ifindex, TOWARDS_CHAIN), 'egress', dev,
-                f'add @{near} {{ ether saddr }}',
+                f'update @{near} {{ ether saddr }}',
                 f'meta length > {_CONTROL_BYTES} meta l4proto tcp '
-                f'add @{owed} {{ ether saddr }}'),
+                f'update @{owed} {{ ether saddr }}'),
         _hooked(name, hook.name, dev,
                 f'meta priority set {own} jump classify comment "{own}"',
                 *(f'{is_own} update @{peers} {{ {ip} daddr }}'

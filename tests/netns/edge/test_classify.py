@@ -3,11 +3,14 @@
 """Whose packets reach which class, over every kind of network."""
 
 import contextlib
+import os
 import socket
+import time
 import types
 
 import pytest
 
+from edge_module.classify import nft_text
 from edge_module.tcplan import minors
 from tests.netns.edge import bed as beds
 from tests.netns.edge import frames
@@ -385,3 +388,47 @@ def test_frames_of_every_kind(pair):
         seen[name] = max(grown, key=grown.get)
         assert grown[seen[name]] >= 20, (name, grown)
     assert seen == {name: minor for name, (minor, _) in FRAMES.items()}
+
+
+def test_a_flood_of_addresses_displaces_no_peer(make_bed, edge_of,
+                                                monkeypatch):
+    """Packets to a peer that is not known to be near share a class, and
+    acknowledgements to one that sent no TCP data wait behind data.
+    """
+    monkeypatch.setattr(nft_text, '_NEAR_S', 1)
+    monkeypatch.setattr(nft_text, '_OWED_S', 1)
+    monkeypatch.setattr(nft_text, '_MOST_NEAR', 8)
+    bed = make_bed(1)
+    edge = edge_of(bed, 'h1')
+    vm, peer, flooder = (bed.add_vm('h1') for _ in range(3))
+    edge.set_ports()
+    edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS).build())
+    ifindex = beds.in_netns(edge.netns, socket.if_nametoindex, vm.dev)
+    _, packet = frames.ipv4(peer.ip, vm.ip, frames.TCP, frames.tcp(80))
+    target, own = (bytes.fromhex(one.mac.replace(':', ''))
+                   for one in (vm, peer))
+
+    def known():
+        return all(peer.mac in beds.run(
+            'nft', 'list', 'set', 'netdev', 'virtco', f'{name}_{ifindex}',
+            netns=edge.netns) for name in (nft_text.NEAR, nft_text.OWED))
+
+    with contextlib.ExitStack() as opened:
+        peers, floods = (opened.enter_context(beds.in_netns(
+            one.netns, socket.socket, socket.AF_PACKET, socket.SOCK_RAW))
+            for one in (peer, flooder))
+        for sock in peers, floods:
+            sock.bind(('eth0', 0))
+
+        def send(sock, source):
+            sock.send(target + source + b'\x08\x00' + packet)
+
+        begin_s = time.monotonic()
+        send(peers, own)
+        beds.wait_for(known, 10, 'the peer')
+        while time.monotonic() < begin_s + 4:
+            send(peers, own)
+            for _ in range(20):
+                send(floods, b'\x02' + os.urandom(5))
+            time.sleep(0.01)
+            assert known()

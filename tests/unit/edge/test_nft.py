@@ -233,7 +233,7 @@ def test_packets_to_strangers_share_a_class():
     text = _commands(*_listing(devs=()), limits={base.MapKey(1, MAC): 0xc102})
     places = [text.index(part) for part in (
         'towards_1_lo { type filter hook egress device "lo"',
-        'towards_1_lo add @near_1 { ether saddr }',
+        'towards_1_lo update @near_1 { ether saddr }',
         'ether daddr != @near_1 goto strangers', 'goto unmanaged')]
     assert places == sorted(places)
 
@@ -243,7 +243,7 @@ def test_a_limited_host_gets_acknowledgements_of_its_own_data_alone():
     text = _commands(*_listing(devs=()), limits={base.MapKey(1, MAC): 0xc102})
     places = [text.index(part) for part in (
         'towards_1_lo meta length > 140 meta l4proto tcp '
-        'add @owed_1 { ether saddr }',
+        'update @owed_1 { ether saddr }',
         'ether daddr @owed_1 jump control4', '@near_1 goto strangers')]
     assert places == sorted(places)
     text = text[text.index('flush chain netdev virtco unmanaged'):]
