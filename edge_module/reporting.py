@@ -83,6 +83,7 @@ class Readings:
         self._peers_interval_s = max(pairs_interval_s, min(
             _PEERS_S, 6 * pairs_interval_s))
         self._pairs_due_s = self._peers_due_s = self._heavy_due_s = 0.0
+        self._destinations_due_s = 0.0
         self._heavy = heavy_ports.HeavyPorts()
         self.activity = activity.Activity[int]()
         self._counting = threading.Lock()
@@ -112,7 +113,10 @@ class Readings:
             return
         try:
             self.enforcer.observe(stats, now_s)
-            self.destinations = self.enforcer.classifier.destinations()
+            if now_s >= self._destinations_due_s:
+                # Limits follow them: they take 3 % of the time.
+                self._destinations_due_s = now_s + self._rest_s(
+                    self._read_destinations) / 3
             if now_s >= self._pairs_due_s:
                 self._pairs_due_s = now_s + max(
                     self._pairs_interval_s, self._rest_s(self._read_pairs))
@@ -157,6 +161,9 @@ class Readings:
         """
         self.helper_cpu_s = self.enforcer.uplink.kernel.cpu_s()
         return time.thread_time() + self.helper_cpu_s
+
+    def _read_destinations(self) -> None:
+        self.destinations = self.enforcer.classifier.destinations()
 
     def _read_pairs(self) -> None:
         counted = self.enforcer.classifier.counted()

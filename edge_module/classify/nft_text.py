@@ -168,8 +168,8 @@ class Hook:
         rules = {
             'to': f'meta priority set {self.dev} . ether daddr map '
                   f'@{self.map_name("to")} return',
-            'seen': f'{_IS_UNICAST} add {seen} {{ {self.dev} . ether daddr }} '
-                    'return',
+            'seen': f'{_IS_UNICAST} update {seen} '
+                    f'{{ {self.dev} . ether daddr }} return',
             'others': f'goto {STRANGERS}',
             **{name: f'jump {name}' for name in CONTROL}}
         return '\n'.join([f'flush chain {TABLE} unmanaged', *(

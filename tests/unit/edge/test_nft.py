@@ -191,7 +191,8 @@ def test_destinations_are_told_by_port():
     classifier = nft.NftClassifier(kernel)
     classifier.replace(base.Table(LO, maps={
         'others': {base.MapKey(1): 0xc002}}))
-    assert 'add @ingress_reached { iif . ether daddr }' in kernel.commands[0]
+    assert ('update @ingress_reached { iif . ether daddr }'
+            in kernel.commands[0])
     kernel.listing = json.dumps({'nftables': [
         {'metainfo': {}}, {'set': {'name': 'ingress_reached', 'elem': [
             {'elem': {'val': {'concat': ['lo', MAC]}, 'expires': 3}},
