@@ -6,7 +6,6 @@ from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
-import functools
 import itertools
 import pathlib
 import threading
@@ -29,6 +28,7 @@ from virtco import exception
 from virtco.wire import edge_policy
 from virtco.wire import reports
 
+#: Looks at the classes take a hundredth of the time.
 _REST = 100
 #: Reports between two readings of the counters of VM pairs; each reading
 #: takes 30 microseconds of processor time per pair.
@@ -82,8 +82,7 @@ class Readings:
         self._pairs_interval_s = pairs_interval_s
         self._peers_interval_s = max(pairs_interval_s, min(
             _PEERS_S, 6 * pairs_interval_s))
-        self._pairs_due_s = self._peers_due_s = self._heavy_due_s = 0.0
-        self._destinations_due_s = 0.0
+        self._due_s: dict[Callable[..., None], float] = {}
         self._heavy = heavy_ports.HeavyPorts()
         self.activity = activity.Activity[int]()
         self._counting = threading.Lock()
@@ -113,19 +112,12 @@ class Readings:
             return
         try:
             self.enforcer.observe(stats, now_s)
-            if now_s >= self._destinations_due_s:
-                # Limits follow them: they take 3 % of the time.
-                self._destinations_due_s = now_s + self._rest_s(
-                    self._read_destinations) / 3
-            if now_s >= self._pairs_due_s:
-                self._pairs_due_s = now_s + max(
-                    self._pairs_interval_s, self._rest_s(self._read_pairs))
-            if now_s >= self._peers_due_s:
-                self._peers_due_s = now_s + max(
-                    self._peers_interval_s, self._rest_s(self._read_peers))
-            elif now_s >= self._heavy_due_s:
-                self._heavy_due_s = now_s + self._rest_s(
-                    functools.partial(self._read_heavy, stats))
+            # Limits follow the destinations.
+            self._take(now_s, self._read_destinations, share=0.03)
+            self._take(now_s, self._read_pairs, least_s=self._pairs_interval_s)
+            if not self._take(now_s, self._read_peers,
+                              least_s=self._peers_interval_s):
+                self._take(now_s, self._read_heavy, stats)
         finally:
             lock.release()
 
@@ -147,13 +139,21 @@ class Readings:
         return (self.activity.has_changed(of_coflows, stats),
                 _REST * (time.thread_time() - start_s))
 
-    def _rest_s(self, reading: Callable[[], None]) -> float:
-        """Make a reading; return the seconds without another after which all
-        readings take 1 % of the time.
+    def _take(self, now_s: float, reading: Callable[..., None],
+              *arguments: object, least_s: float = 0.0, share: float = 0.01
+              ) -> bool:
+        """Make a reading unless it is too soon; return whether it was made.
+
+        :param least_s: seconds from one to the next at least.
+        :param share: part of the time that all of them may take.
         """
+        if now_s < self._due_s.get(reading, 0.0):
+            return False
         start_s = self._cpu_s()
-        reading()
-        return _REST * (self._cpu_s() - start_s)
+        reading(*arguments)
+        self._due_s[reading] = now_s + max(
+            least_s, (self._cpu_s() - start_s) / share)
+        return True
 
     def _cpu_s(self) -> float:
         """Return the processor time of this thread and of the helper, which
