@@ -56,8 +56,6 @@ import time
 import types
 from typing import Any
 
-from scipy import stats
-
 from edge_module.classify import classified as classify
 from edge_module.classify import nft
 from edge_module.privileged import kernel_calls as kernel
@@ -67,6 +65,7 @@ from tests.netns.edge import policies
 from tests.netns.edge import proc
 from tests.netns.edge import process
 from virtco.wire import edge_policy
+from virtco_lab.sim.figures import outcome
 
 VMS = 18
 RATE_BPS = 45e6
@@ -233,9 +232,8 @@ class Slices:
 
 def _estimate(values: list[float]) -> dict[str, float]:
     """Mean, median, and half of the mean's 95 % confidence interval."""
-    half = float(stats.t.ppf(0.975, len(values) - 1)) * statistics.stdev(
-        values) / math.sqrt(len(values))
-    return {'mean': statistics.mean(values), 'ci95': half,
+    return {'mean': statistics.mean(values),
+            'ci95': outcome.half_interval(values),
             'median': statistics.median(values)}
 
 

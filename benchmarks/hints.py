@@ -37,13 +37,13 @@ import numpy as np
 from oslo_config import cfg
 from rich import console
 from rich import table
-from scipy import stats
 
 from benchmarks import hint_cases
 from benchmarks import hint_packets
 from virtco import units
 from virtco.conf import scheduler_options as scheduler
 from virtco_lab.emulation import display
+from virtco_lab.sim.figures import outcome
 
 LOADS, USUAL_LOAD = (0.5, 0.7, 0.9), 0.7
 #: Qualities at every load and size; the others at 6 hosts and USUAL_LOAD.
@@ -56,7 +56,6 @@ BOUNDS_S = (1.0, 3.0)
 _LENGTHS = dict(enumerate(('below 1 s', '1 to 3 s', 'above 3 s')))
 _FEW = 6
 _WIDTH = 120
-_CONFIDENCE = 0.95
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -174,14 +173,12 @@ def _row(cell: Cell, label: str, ratios: Sequence[tuple[float, float]]
          ) -> Row:
     over_none, over_exact = (list(some) for some in zip(*ratios))
     n_seeds = len(ratios)
-    ci95 = float('nan')
-    if n_seeds > 1:
-        ci95 = (stats.t.ppf((1 + _CONFIDENCE) / 2, n_seeds - 1)
-                * statistics.stdev(over_none) / n_seeds ** 0.5)
+    ci95 = (outcome.half_interval(over_none) if n_seeds > 1
+            else float('nan'))
     return Row(label, cell.load, cell.hosts, cell.rate_bps, cell.on_packets,
                cell.ceil,
                cell.receiver, ','.join(map('='.join, cell.options)),
-               statistics.fmean(over_none), float(ci95), max(over_none),
+               statistics.fmean(over_none), ci95, max(over_none),
                float(np.quantile(over_none, 0.95)),
                statistics.fmean(over_exact), n_seeds)
 

@@ -36,7 +36,6 @@ import time
 from typing import Any
 
 import numpy as np
-import scipy.stats
 
 from virtco import units
 from virtco.model import cluster
@@ -46,6 +45,7 @@ from virtco_lab.sim import groups
 from virtco_lab.sim import schemes
 from virtco_lab.sim import workloads
 from virtco_lab.sim.figures import document
+from virtco_lab.sim.figures import outcome
 from virtco_lab.sim.figures import record
 from virtco_lab.sim.figures import virtco as figures
 
@@ -208,11 +208,7 @@ def compare(ours_s: Sequence[float], theirs_s: Sequence[float]
     if not theirs.any():
         return (float('inf') if ours.any() else 0.0), 0.0
     percent = 100 * (ours - theirs) / theirs.mean()
-    if len(percent) < 2:
-        return float(percent.mean()), float('inf')
-    half = scipy.stats.t.ppf(0.975, len(percent) - 1) * scipy.stats.sem(
-        percent)
-    return float(percent.mean()), float(half)
+    return float(percent.mean()), outcome.half_interval(percent.tolist())
 
 
 def table(rows: Iterable[dict[str, Any]], chosen: Sequence[Column],
