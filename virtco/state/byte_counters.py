@@ -2,6 +2,7 @@
 
 """Remaining bytes of coflows, from cumulative counters. Pure."""
 
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -256,6 +257,10 @@ class Estimated(CoflowProgress):
             self._estimate(None)
 
 
+#: Counters of a host up to which none is looked at to be dropped.
+MANY_COUNTERS = 1000
+
+
 class Delta(NamedTuple):
     """Wire bytes of a coflow since the last report, to one host or to any."""
 
@@ -278,6 +283,7 @@ class HostCounters:
         self.epoch = epoch
         self.values: dict[str, float] = dict(values or {})
         self.before: Set[str] = frozenset()
+        self._most = MANY_COUNTERS
 
     def _step(self, key: str, value: float) -> float:
         last = self.values.get(key, 0.0)
@@ -310,6 +316,26 @@ class HostCounters:
         for key in [key for key in self.values
                     if key.partition('/')[0] == coflow_id]:
             del self.values[key]
+
+    def tidy(self, report: reports.Report,
+             may_return: Callable[[str, str], bool]) -> None:
+        """Drop counters that the last report does not have, once there are
+        twice as many as the last time.
+
+        :param report: the last one.
+        :param may_return: whether the class of a coflow, or its child for a
+            host, may come back without a new beginning.
+        """
+        if len(self.values) <= self._most:
+            return
+        named = {key for counter in report.coflows for key in (
+            counter.coflow_id, *(f'{counter.coflow_id}/{one.host}'
+                                 for one in counter.destinations))}
+        for key in self.values.keys() - named:
+            coflow_id, _, host = key.partition('/')
+            if coflow_id and not may_return(coflow_id, host):
+                del self.values[key]
+        self._most = max(MANY_COUNTERS, 2 * len(self.values))
 
     def _coflow_deltas(self, counter: reports.CoflowCounters
                        ) -> Iterator[Delta]:

@@ -114,6 +114,7 @@ class Progress:
         It is urgent when a coflow starts or may have ended.
         """
         strange = self._find_strange(state)
+        state.counters.tidy(state.report, self._may_return)
         sent: dict[str, dict[str | None, float]] = (
             collections.defaultdict(dict))
         for coflow_id, dst_host, wire_bytes in deltas:
@@ -153,6 +154,14 @@ class Progress:
                     f'reports bytes of coflow {coflow_id}, none of whose VMs '
                     'is or was there: refused')
         return found
+
+    def _may_return(self, coflow_id: str, host: str) -> bool:
+        """Tell whether a class that a host does not report may come back.
+
+        :param host: destination of its child class; empty for its own.
+        """
+        return coflow_id in self._groups.coflows and (
+            not host or host in self._hosts)
 
     def refuse_port(self, host: str, vm: str, reserved: str) -> None:
         """Add a finding of a port whose VM Nova has elsewhere."""

@@ -10,6 +10,7 @@ from tests.unit import made
 from tests.unit.state import test_live_state as known
 from virtco.model import states
 from virtco.scheduling import endings
+from virtco.state import byte_counters
 from virtco.state import live_state
 from virtco.state import schedule_input
 from virtco.topology import tree
@@ -290,6 +291,26 @@ def test_counters_of_what_is_over_are_forgotten(state):
     assert kept == {'h0': False, 'h1': False, 'h9': False}
     state.finish('c', 3.0)
     assert state.status('c').ended_s == 2.0
+
+
+def test_what_a_host_makes_up_is_not_counted_for_good(state, monkeypatch):
+    """Nor is what is over, whose class is there for a moment more."""
+    monkeypatch.setattr(byte_counters, 'MANY_COUNTERS', 4)
+    state.intake('h0', known.report(10), 0.5)
+    for number in range(50):
+        state.intake('h0', made.report(coflows=[
+            {'coflow_id': f'over-{number}', 'sent_bytes': 5}]), 1.0 + number)
+        state.intake('h0', made.report(coflows=[{
+            'coflow_id': 'c', 'sent_bytes': 10, 'destinations': [
+                {'host': f'nowhere-{number}', 'sent_bytes': 1}]}]),
+            1.5 + number)
+    counters = state._hosts['h0'].counters
+    assert len(counters.values) <= 9
+    # A class of a coflow in flight may come back and count on.
+    state.intake('h0', made.report(), 60.0)
+    before_bytes = sum(known.sent(state))
+    state.intake('h0', known.report(11), 61.0)
+    assert sum(known.sent(state)) - before_bytes == pytest.approx(1.0)
 
 
 def test_an_overrun_is_owed_by_its_project(state):
