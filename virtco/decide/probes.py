@@ -222,7 +222,8 @@ class Prober:
             plan = self._plan(now_s)
             train = self._trains.get(pair[0])
             is_asked = measurement.method == 'bulk'
-            if train is not None and train.probe_id == measurement.probe_id:
+            if train is not None and (train.pair, train.probe_id) == (
+                    pair, measurement.probe_id):
                 self._drop(train)
                 sent_bytes = measurement.sent_bytes
                 plan.ended(pair, now_s,

@@ -164,10 +164,12 @@ class Distribute:
             case session.Report(report=reports.Report() as report):
                 self._intake.add_report(host, report)
             case messages.Measured(measurement=measurement):
-                self._intake.add(self._measured, measurement)
+                self._intake.add_measured(host, self._measured, measurement)
 
     def _measured(self, measurement: reports.Measurement) -> None:
-        if self._decide.prober.done(measurement):
+        # An edge module may name anything as the other end.
+        if (self._state.live.is_known(measurement.dst)
+                and self._decide.prober.done(measurement)):
             self._state.measured(measurement)
 
     def _told(self, name: str, message: messages.PeerSaid) -> None:

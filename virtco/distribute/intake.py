@@ -3,7 +3,9 @@
 """Hands reports of edge modules to the rooms, on a thread of its own.
 
 Counters are cumulative, so the newest report of a host stands for all before
-it: what waits is bounded by the number of hosts.
+it: what waits is bounded by the number of hosts. Of measurements the newest of
+a host waits, too: it is ordered one at a time, and storing many that nobody
+ordered would keep all others waiting.
 """
 
 import collections
@@ -38,6 +40,7 @@ class Intake(threading.Thread):
         self._failed = failed
         self._hosts: set[str] = set()
         self._reports: dict[str, reports.Report] = {}
+        self._measured: dict[str, tuple[Callable[..., None], Any]] = {}
         self._others: collections.deque[tuple[Callable[..., None], Any]] = (
             collections.deque(maxlen=MOST_OTHERS))
         self._there_is_some = threading.Condition()
@@ -58,8 +61,15 @@ class Intake(threading.Thread):
             self._reports[host] = report
             self._there_is_some.notify()
 
+    def add_measured(self, host: str, work: Callable[..., None], said: Any
+                     ) -> None:
+        """Have ``work`` take the newest measurement of a host."""
+        with self._there_is_some:
+            self._measured[host] = work, said
+            self._there_is_some.notify()
+
     def take_spent_s(self, host: str) -> float:
-        """Return the processor time of a host's reports since the last call.
+        """Return the processor time of a host's messages since the last call.
         """
         with self._there_is_some:
             return self._spent_s.pop(host, 0.0)
@@ -80,7 +90,8 @@ class Intake(threading.Thread):
     def run(self) -> None:
         while True:
             with self._there_is_some:
-                while not (self._reports or self._hosts or self._others):
+                while not (self._reports or self._hosts or self._others
+                           or self._measured):
                     if self._is_ending:
                         return
                     self._there_is_some.wait()
@@ -91,6 +102,7 @@ class Intake(threading.Thread):
         with self._there_is_some:
             reports, self._reports = self._reports, {}
             hosts, self._hosts = self._hosts, set()
+            measured, self._measured = self._measured, {}
             others = list(self._others)
             self._others.clear()
         # A report says that its host is there, too.
@@ -98,13 +110,20 @@ class Intake(threading.Thread):
         if hosts:
             self._attempt(self._heard, hosts)
         for host, report in reports.items():
-            began_s = time.thread_time()
-            self._attempt(self._report, host, report)
-            with self._there_is_some:
-                self._spent_s[host] = (self._spent_s.get(host, 0.0)
-                                       + time.thread_time() - began_s)
+            self._charge(host, self._report, host, report)
+        for host, (work, said) in measured.items():
+            self._charge(host, work, said)
         for work, said in others:
             self._attempt(work, said)
+
+    def _charge(self, host: str, work: Callable[..., None], *args: Any
+                ) -> None:
+        """Run work on a host's message, and note its processor time."""
+        began_s = time.thread_time()
+        self._attempt(work, *args)
+        with self._there_is_some:
+            self._spent_s[host] = (self._spent_s.get(host, 0.0)
+                                   + time.thread_time() - began_s)
 
     def _attempt(self, work: Callable[..., None], *args: Any) -> None:
         """Run work on a report; log the first failure and the recovery."""

@@ -144,6 +144,19 @@ def test_a_measurement_of_another_controllers_train_counts(made):
     assert ('a', 'b') not in {(h, t.peer) for h, t in trains.items()}
 
 
+def test_a_result_of_another_pair_ends_no_train(made):
+    """The receiver would have been taken for busy for good."""
+    pairs = {(host, train.peer) for host, train in fetch(made).items()}
+    (src, dst), (other, _) = sorted(pairs)
+    made.prober.done(plain.measurement(
+        src, other, 1e8, probe_id=made.prober._trains[src].probe_id))
+    assert set(made.prober._plan(0.0).state().under_way) == pairs
+    made.clock.now += 100
+    made.prober.look()
+    assert (src, dst) not in made.prober._plan(0.0).state().under_way
+    assert dst in {*fetch(made), *made.prober._expected}
+
+
 def test_a_host_that_went_is_left_out(made):
     made.targets.pop('d')
     trains = fetch(made)

@@ -17,6 +17,7 @@ from virtco import metrics
 from virtco.db import leader
 from virtco.distribute import distribute
 from virtco.distribute import edge_session as session
+from virtco.distribute import intake
 from virtco.distribute import tickets
 from virtco.wire import edge_policy
 from virtco.wire import frames
@@ -97,6 +98,7 @@ def make(conf, listens=False):
         peer_changed=lambda groups: said.append(('changed', groups)),
         forget_hosts=lambda hosts: said.append(('forgotten', hosts)),
         live=types.SimpleNamespace(
+            is_known=lambda host: host in ('h1', 'h2', 'h3'),
             forgive=lambda project: said.append(('forgiven', project))))
     decide = types.SimpleNamespace(
         prober=Prober(), publisher=types.SimpleNamespace(
@@ -174,6 +176,25 @@ def test_measurements_are_kept_where_the_prober_says_so(one, keeps):
     one._doors().said('h1', messages.Measured(TRAIN), b'')
     assert one.said == []
     assert taken_in(one) == ([('measured', TRAIN)] if keeps else [])
+
+
+def test_nobody_measures_to_a_host_that_is_not_known(one):
+    one._doors().said('h1', messages.Measured(
+        made.measurement('h1', 'made-up', 1e9)), b'')
+    assert taken_in(one) == []
+
+
+def test_measurements_of_one_host_keep_nobody_waiting(one):
+    """They were as many messages as came, and pushed those of peers out."""
+    doors = one._doors()
+    doors.told('p1', messages.Changed(['g']))
+    for _ in range(intake.MOST_OTHERS):
+        doors.said('h1', messages.Measured(TRAIN), b'')
+    other = made.measurement('h2', 'h3', 1e9)
+    doors.said('h2', messages.Measured(other), b'')
+    assert taken_in(one) == [('measured', TRAIN), ('measured', other),
+                             ('changed', ['g'])]
+    assert doors.spent_s('h1') > 0
 
 
 def test_reports_are_taken_in(one):
