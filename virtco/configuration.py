@@ -107,15 +107,31 @@ def set_up_log(conf: cfg.ConfigOpts, product: str) -> None:
 
 
 class _Formatter(formatters.ContextFormatter):
-    """Does not append the error to a line that tells it already."""
+    """Does not append the error to a line that tells it already.
+
+    Tenants, edge modules and whoever connects choose some of the text: a
+    message is one line, and tells a terminal nothing.
+    """
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        told = vars(record)
+        for name in ('message', 'error_summary'):
+            told[name] = _escaped(told[name])
+        return super().formatMessage(record)
 
     def format(self, record: logging.LogRecord) -> str:
         text: str = super().format(record)
         summary = getattr(record, 'error_summary', '')
         told = summary.partition(': ')[2]
-        if told and not record.exc_info and told in record.getMessage():
+        if told and not record.exc_info and told in record.message:
             return text.removesuffix(f': {summary}')
         return text
+
+
+def _escaped(text: str) -> str:
+    """Escape what is not printable, as in Python's literals."""
+    return text if text.isprintable() else ''.join(
+        char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def cannot_start(program: str, why: object) -> None:

@@ -52,6 +52,21 @@ def test_an_error_that_the_line_leaves_out_is_appended(logged):
     assert 'It stops.: OSError: disk on fire' in logged()
 
 
+def test_nobody_forges_a_line_of_the_log(logged):
+    forged = 'no\x1b[2J\n2026-01-01 INFO virtco all is well\u2028'
+    told = r'no\x1b[2J\n2026-01-01 INFO virtco all is well\u2028'
+    try:
+        raise exception.Forbidden(what=f'to join as {forged} – naïve')
+    except exception.Forbidden as error:
+        logging.getLogger('virtco.x').warning('Closing: %s', error)
+        logging.getLogger('virtco.x').warning('It goes on')
+    first, second = logged().splitlines()
+    assert first.endswith(
+        f'Closing: This is not allowed: to join as {told} – naïve.')
+    assert second.endswith(r'It goes on: virtco.exception.Forbidden: This is '
+                           r'not allowed: to join as no\x1b[2J')
+
+
 OPTIONS = [('group', [cfg.IntOpt('number', min=1), cfg.StrOpt('word')])]
 
 

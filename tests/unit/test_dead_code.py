@@ -36,6 +36,7 @@ CALLED_BY_OTHERS = {
     'virtco/api/*.py:process_re*': 'Falcon, of its middleware',
     'virtco/api/listeners.py:task_class': 'waitress, of a connection',
     'virtco/api/handlers/*.py:*': 'virtco.api.routes, by the operation',
+    'virtco/configuration.py:formatMessage': 'logging, of a formatter',
     'virtco/conf/*.py:OPTS': 'virtco.conf.opts, of each module beside it',
     'virtco/conf/*.py:GROUP': 'virtco.conf.opts, of each module beside it',
     'virtco/cmd/status.py:_upgrade_checks': 'oslo.upgradecheck',
