@@ -129,7 +129,7 @@ class _Formatter(formatters.ContextFormatter):
 
 
 def _escaped(text: str) -> str:
-    """Escape what is not printable, as in Python's literals."""
+    """Escape unprintable characters, as in literals of Python."""
     return text if text.isprintable() else ''.join(
         char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
