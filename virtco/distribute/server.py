@@ -56,6 +56,8 @@ SPREAD_S = 30.0
 #: 621 MB.
 MAX_CONNECTIONS = 65_536
 TURN_S = 1.0
+#: Rest of work on the loop after an error that nobody expected.
+FAILED_S = 1.0
 #: Heartbeats of a server to each edge module per lease, and to all of them per
 #: second at most, where 2,000 frames take 1.5 % of a core.
 ALIVE_PER_LEASE = 2
@@ -138,7 +140,7 @@ class LoopThread(threading.Thread):
             self.loop.call_soon_threadsafe(work, *args)
 
     def run(self) -> None:
-        tasks = [self.loop.create_task(work()) for work in self.beside]
+        tasks = [self.loop.create_task(_kept(work)) for work in self.beside]
         try:
             self.loop.run_forever()
         finally:
@@ -151,6 +153,19 @@ class LoopThread(threading.Thread):
 
     def _let_go(self) -> None:
         """Close the sockets that the loop served."""
+
+
+async def _kept(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Begin work again after an error: without it the server would be there
+    and hand on no heartbeats, say.
+    """
+    while True:
+        try:
+            await work()
+            return
+        except Exception:
+            LOG.exception('A part of the stream server failed.')
+            await asyncio.sleep(FAILED_S)
 
 
 class Server(LoopThread):

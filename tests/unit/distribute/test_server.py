@@ -234,6 +234,28 @@ def test_a_faster_loop_is_taken_where_there_is_one(monkeypatch, is_fast):
     assert made == [site.server.loop] * is_fast
 
 
+def test_what_fails_beside_it_begins_again(monkeypatch, caplog):
+    monkeypatch.setattr(server, 'FAILED_S', 0.01)
+    asked = []
+
+    def trains(hosts):
+        asked.append(sorted(hosts))
+        raise KeyError('h1')
+
+    monkeypatch.setattr(server, 'TURN_S', 0.01)
+    site = Site()
+    site.server.doors = dataclasses.replace(site.server.doors, trains=trains)
+    site.server.start()
+    try:
+        with connect(site, 'h1') as sock:
+            next_of(messages(sock), 'welcome')
+            patience.wait_for(lambda: len(asked) > 2, 'it to go on')
+    finally:
+        site.server.stop()
+    assert not site.server.is_alive()
+    assert 'A part of the stream server failed.' in caplog.text
+
+
 def test_at_its_end_all_are_let_go_and_what_runs_beside_it_ends():
     site, ended = Site(), []
 
