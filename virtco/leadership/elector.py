@@ -13,6 +13,7 @@ either: then nobody can have taken over.
 """
 
 from collections.abc import Callable
+from collections.abc import Iterator
 import contextlib
 import dataclasses
 import logging
@@ -120,7 +121,8 @@ class Elector:
         now_s = self._clock()
         # Callers ask several times a second: a longer gap means that the
         # process was halted.
-        self._was_halted |= now_s - self._asked_s > self._lease_s
+        if now_s - self._asked_s > self._lease_s:
+            self._was_halted = True
         self._asked_s = now_s
         return now_s - self._had_s <= self._lease_s or (
             not self._was_halted and self.peers.have_no_database(now_s))
@@ -220,12 +222,36 @@ class Elector:
         self._had_s = began_s
         self.epoch = epoch
         try:
-            self._on_lead(epoch)
+            with self._beating(epoch):
+                self._on_lead(epoch)
         except Exception:
             if self._is_starting:
                 raise
             LOG.exception('This process cannot lead.')
             raise exception.Deposed(epoch=epoch) from None
+
+
+    @contextlib.contextmanager
+    def _beating(self, epoch: int) -> Iterator[None]:
+        """Write the beat meanwhile: reading all may take longer than a lease,
+        and the next one that took over would need as long.
+        """
+        is_over = threading.Event()
+
+        def beat() -> None:
+            while not is_over.wait(self._lease_s / locks.TURNS_PER_LEASE):
+                # An error comes again in the next turn, which tells it.
+                with contextlib.suppress(Exception):
+                    self._beat(epoch)
+
+        thread = threading.Thread(target=beat, name='first beats',
+                                  daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
 
 
 class Agreement:
@@ -262,6 +288,6 @@ class Agreement:
         A peer that is gone may be the next leader.
         """
         answers = [self._here.get(name, (now_s, True))
-                   for name in self._expected]
+                   for name in self._expected | self._here.keys()]
         return all(said_s >= now_s - self._lease_s and not has_database
                    for said_s, has_database in answers)

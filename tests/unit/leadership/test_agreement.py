@@ -88,3 +88,13 @@ def test_writing_does_not_forget_those_that_are_here(one):
     assert not one.have_no_database(100.0)
     one.written()
     assert one.have_no_database(100.0)
+
+
+def test_one_that_came_while_the_beat_was_written_counts(one):
+    say(one, 100.0, a=False, b=False)
+    one.arrived({'a', 'b', 'c'}, 100.0)
+    # The set of before that the other thread stored last.
+    one._expected = frozenset({'a', 'b'})
+    assert not one.have_no_database(100.0)
+    say(one, 100.0, c=False)
+    assert one.have_no_database(100.0)

@@ -139,6 +139,19 @@ def test_who_stood_still_looks_before_it_leads_on(site):
     assert site.deposed == ['a'] and not first.is_current()
 
 
+def test_who_needs_long_to_begin_is_not_followed_meanwhile(site):
+    def read_all(epoch):
+        patience.wait_for(lambda: site.seen().beat >= 2, 'beats')
+        site.led.append(('a', epoch))
+
+    one = elector.Elector(site.database, Lock('a'), 0.1, on_lead=read_all)
+    start(one)
+    assert site.led == [('a', 1)]
+    beat = site.seen().beat
+    time.sleep(0.1)
+    assert site.seen().beat == beat
+
+
 def test_one_of_many_takes_over(site):
     everybody = [site.make(name) for name in 'abcdef']
     for one in everybody:
