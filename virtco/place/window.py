@@ -148,8 +148,10 @@ class Window:
 
     def _plan(self, group: _Round) -> None:
         """Plan a round's groups together, or note why each goes alone."""
-        entries = group.entries
-        if len(entries) == 1:
+        # A group whose client is gone would leave the others no time.
+        entries = [entry for entry in group.entries
+                   if not entry.deadline.is_abandoned()]
+        if len(entries) <= 1:
             group.outcome = 'alone'
             return
         budget_s = min(len(entries) * self._conf.placement.budget_s,

@@ -41,12 +41,14 @@ class Asker:
         self.full = full
         self.held_s = []
         self.spent_s = []
+        self.is_full = False
 
     def _wait(self, is_full, limit_s):
         """However busy the machine is, all are there."""
         self.held_s.append(limit_s)
         patience.wait_for(lambda: is_full.is_set() or len(
             self.window._open.entries) == self.full)
+        self.is_full = True
 
     def ask(self, *named_problems, limit_s=60.0):
         """Ask at the same time; what each gets."""
@@ -159,6 +161,24 @@ def test_a_joint_plan_goes_on_while_somebody_waits(monkeypatch):
     Asker(2).ask(*((name, group(GB, 4), 60.0, lambda name=name: name in gone)
                    for name in ('one', 'other')))
     assert ended == [False, False, True]
+
+
+def test_who_is_gone_takes_the_others_no_time(monkeypatch):
+    given = []
+
+    def plan(problems, *, budget_s, **kwargs):
+        given.append((len(problems), budget_s))
+        raise exception.PlacementInfeasible(what='it', why='')
+
+    monkeypatch.setattr(window.together, 'plan', plan)
+    asked = [('gone', group(GB, 4), 60.0, lambda: asker.is_full)] + [
+        (name, group(GB, 4)) for name in ('one', 'other')]
+    asker = Asker(3)
+    asker.ask(*asked)
+    assert given == [(2, 0.5)]
+    asker = Asker(2)
+    asker.ask(*asked[:2])
+    assert len(given) == 1 and asker.outcomes() == {'alone': 2}
 
 
 def test_who_was_held_once_is_not_held_again():
