@@ -89,19 +89,22 @@ class LiveState:
     def load_groups(self, members: 'Iterable[models.Member]',
                     coflows: 'Iterable[models.Coflow]',
                     only: Set[str] | None = None,
-                    anew: bool = False) -> None:
+                    anew: bool = False,
+                    ended: Set[str] = frozenset()) -> None:
         """Load the living groups from the database.
 
         What is already tracked keeps its progress, which is newer here.
 
         :param only: ids of the groups that were read; None: all of them.
         :param anew: somebody else counts, so the database is newer.
+        :param ended: coflows that had ended before the groups were read.
         """
         with self._lock:
             self._progress.spread(only)
             before = self._groups.coflows.keys()
             senders = self._progress.senders(only)
-            for gone in self._groups.load(members, coflows, only, anew):
+            for gone in self._groups.load(members, coflows, only, anew,
+                                          ended):
                 self._debts.end(gone.project_id, gone.coflow_id)
             self._progress.hinted(self._groups.coflows.keys() - before)
             self._progress.moved_away(senders)
@@ -111,6 +114,11 @@ class LiveState:
             self._progress.forget_owners()
             self._note_strangers(self._groups.hosts(running=True)
                                  - self._hosts.keys())
+
+    def ended(self) -> Set[str]:
+        """Return the ids of coflows whose end the database may lack."""
+        with self._lock:
+            return frozenset(self._groups.ended)
 
     def count_members(self, host: str) -> int:
         """Count the VMs of groups that are or will be on the host."""

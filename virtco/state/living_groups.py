@@ -41,7 +41,8 @@ class Groups:
 
     def load(self, members: 'Iterable[models.Member]',
              coflows: 'Iterable[models.Coflow]', only: Set[str] | None,
-             anew: bool) -> list[inflight.Tracked]:
+             anew: bool, ended: Set[str] = frozenset()
+             ) -> list[inflight.Tracked]:
         """Load groups; return the coflows that are not there any more.
 
         See :meth:`virtco.state.live_state.LiveState.load_groups`.
@@ -66,7 +67,7 @@ class Groups:
                         for coflow_id, tracked in before.items()
                         if tracked.group_id not in read}
         for stored in coflows:
-            if stored.id not in self.ended:
+            if stored.id not in self.ended and stored.id not in ended:
                 self._load_coflow(stored, None if anew
                                   else before.get(stored.id))
         self._index()

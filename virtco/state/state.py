@@ -191,12 +191,15 @@ class State:
         if not (everything or groups):
             return
         only = None if everything else groups
+        # Rows that are read may be older than a write of these ends.
+        ended = self.live.ended()
         try:
             with self.database.reader() as session:
                 self.live.load_groups(
                     db_groups.living_members(session, only),
                     db_groups.living_coflows(session, only), only,
-                    anew=self.tell_leader is not None or self._is_behind)
+                    anew=self.tell_leader is not None or self._is_behind,
+                    ended=ended)
             self._is_behind = False
         except Exception:
             with self._lock:

@@ -10,7 +10,9 @@ from tests.unit import stored
 from tests.unit.state import test_live_state as known
 from virtco import exception
 from virtco import metrics
+from virtco.db import migration
 from virtco.db import models
+from virtco.db import session as db_session
 from virtco.objects import objects
 from virtco.scheduling import policing
 from virtco.state import pair_history
@@ -251,6 +253,30 @@ def test_what_ended_is_told_until_it_is_written(bench):
     assert bench.state.live.status('c-p-a') is None
     (coflow,) = bench.rows(models.Coflow)
     assert (coflow.state, coflow.ended_at) == ('done', 1001.0)
+
+
+@pytest.mark.parametrize('groups', [None, ['p-a']])
+def test_an_end_that_is_written_during_a_read_is_one(groups, monkeypatch,
+                                                     tmp_path):
+    # A file, which is read while it is written.
+    database = db_session.Database(f'sqlite:///{tmp_path}/db')
+    migration.upgrade(database)
+    bench = Bench(database)
+    bench.group()
+    bench.state.refresh()
+    bench.state.live.finish('c-p-a', 1001.0)
+    bench.state.invalidate(groups)
+    read = state.db_groups.living_coflows
+
+    def late(session, only):
+        found = read(session, only)
+        bench.state.flush()
+        return found
+
+    monkeypatch.setattr(state.db_groups, 'living_coflows', late)
+    bench.state.refresh()
+    assert bench.coflows() == set()
+    assert not any(row.is_live for row in bench.rows(models.Coflow))
 
 
 def test_what_was_measured_a_while_ago_is_read_if_it_was_written_late(
