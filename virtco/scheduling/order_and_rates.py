@@ -18,6 +18,7 @@ from virtco.scheduling import capped_parts
 from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling import order_kernel
 from virtco.scheduling import ordering
+from virtco.scheduling import own_policy
 from virtco.scheduling import policies
 from virtco.scheduling import rate_kernel
 from virtco.scheduling import rater_kernel
@@ -32,7 +33,7 @@ NOTHING_BYTES = 1e-6
 
 
 def schedule(coflows: Sequence[live.LiveCoflow],
-             ports: live.Ports, *, policy: str = 'mrtf',
+             ports: live.Ports, *, policy: str | policies.Policy = 'mrtf',
              now_s: float, theta_s: float = math.inf,
              late: Mapping[str, float] = types.MappingProxyType({}),
              floors: Mapping[str, float] = types.MappingProxyType({}),
@@ -43,7 +44,8 @@ def schedule(coflows: Sequence[live.LiveCoflow],
     :param coflows: unfinished coflows; ids must be unique.
     :param ports: ports of every host that a flow names, with the uplinks
         above.
-    :param policy: a name of :data:`virtco.scheduling.policies.POLICIES`.
+    :param policy: a policy, or a name of
+        :data:`virtco.scheduling.policies.POLICIES`.
     :param now_s: on the clock of the coflows' times.
     :param theta_s: a coflow without progress for this long goes first.
     :param late: time since which periodic coflows go before the others that
@@ -57,7 +59,8 @@ def schedule(coflows: Sequence[live.LiveCoflow],
         possibly 0. Rates of a port, an uplink or a VM's cap never exceed it;
         none is idle that a flow could use.
     """
-    chosen = policies.POLICIES[policy]
+    chosen = (policies.POLICIES[policy] if isinstance(policy, str)
+              else policy)
     index = _numbers(ports.hosts)
     fabric, flows = _lay_out(coflows, ports, index, size_factor)
     n_coflows = len(coflows)
@@ -79,9 +82,11 @@ def schedule(coflows: Sequence[live.LiveCoflow],
         rater = rater_kernel.Rater(fabric, False)
         rated_s = np.zeros(n_coflows)
         order_kernel.bottlenecks(rater, rated_s)
-    if floors:
-        np.asarray(rater.floor)[:] = [floors.get(coflow.coflow_id, 0.0)
-                                      for coflow in coflows]
+    floor = np.array([floors.get(coflow.coflow_id, 0.0) for coflow in coflows])
+    if chosen.own is not None:
+        floor = np.maximum(floor, own_policy.floors(
+            chosen.own, ordering.told(coflows, fabric), n_coflows))
+    np.asarray(rater.floor)[:] = floor
     rate_kernel.allocate(
         rater, order, int(lifted.sum()), chosen.sharing,
         policies.backfill(chosen), HORIZON_S,

@@ -24,6 +24,7 @@ from virtco import units
 from virtco.model import live
 from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling import order_kernel
+from virtco.scheduling import own_policy
 from virtco.scheduling import policies
 from virtco.scheduling import rater_kernel
 
@@ -51,7 +52,10 @@ def find(coflows: Sequence[live.LiveCoflow], ports: live.Ports,
     arrival_s = np.array([coflow.arrival_s for coflow in coflows], np.float64)
     weight = np.array([coflow.weight for coflow in coflows], np.float64)
     key = arrival_s.copy()
-    if policy.key != policies.BY_ARRIVAL:
+    if policy.own is not None:
+        key = own_policy.places(policy.own, told(coflows, fabric),
+                                len(coflows))
+    elif policy.key != policies.BY_ARRIVAL:
         key = (alone_s.copy() if policy.key == policies.BY_REMAINING
                else _whole_s(coflows, ports, index, fabric, alone_s))
         for c, coflow in enumerate(coflows):
@@ -78,6 +82,16 @@ def find(coflows: Sequence[live.LiveCoflow], ports: live.Ports,
     if policy.swaps:
         order_kernel.swap_neighbours(rater, order, level, weight)
     return order
+
+
+def told(coflows: Sequence[live.LiveCoflow], fabric: fabric_model.Fabric
+         ) -> list[own_policy.Unfinished]:
+    """Describe the coflows to a policy of one's own."""
+    arrival_s, weight, sent_bytes = np.array([
+        (coflow.arrival_s, coflow.weight, coflow.sent_bytes)
+        for coflow in coflows], float).reshape(-1, 3).T
+    return own_policy.unfinished(fabric, range(len(coflows)), arrival_s,
+                                 weight, sent_bytes)
 
 
 def queue_limit_s(served_s: float) -> float:

@@ -4,6 +4,9 @@
 
 from typing import NamedTuple
 
+from virtco.scheduling import own_policy
+from virtco.scheduling import sincronia
+
 # How coflows are ordered. The numbers go into the compiled kernels.
 BY_REMAINING = 0
 BY_WHOLE = 1
@@ -33,6 +36,7 @@ class Policy(NamedTuple):
         all of them together get half of the port at most (FIFO+).
     :ivar swaps: whether neighbours in the order swap while that lowers the
         sum of the prefix CCTs.
+    :ivar own: object that orders in place of a key.
     """
 
     key: int
@@ -40,12 +44,23 @@ class Policy(NamedTuple):
     sharing: int
     trickle: float = 0.0
     swaps: bool = False
+    own: own_policy.Policy | None = None
+
+
+def of(own: own_policy.Policy) -> Policy:
+    """Make the policy of an object that orders coflows.
+
+    In a simulation, places in its order stand for the times of
+    :data:`BY_WHOLE`.
+    """
+    return Policy(BY_WHOLE, True, SHARE_MADD, own=own)
 
 
 POLICIES = {
     'mrtf': Policy(BY_REMAINING, True, SHARE_MADD),  # VirtCO Algorithm 1
     'mrtf+swap': Policy(BY_REMAINING, True, SHARE_MADD, swaps=True),
     'sebf': Policy(BY_WHOLE, True, SHARE_MADD),  # Varys
+    'sincronia': of(sincronia.Sincronia()),
     'fifo': Policy(BY_ARRIVAL, False, SHARE_MADD),
     # Orchestra, section 7.4.
     'fifo+': Policy(BY_ARRIVAL, False, SHARE_MADD, trickle=0.03),

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Policies of one's own: facts that they are told, and their answers. Pure.
+
+A policy is an object with a method ``order``, and perhaps one ``rates``. It
+may be asked at any time, and keeps nothing that it could not do without.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import NamedTuple
+from typing import Protocol
+
+import numpy as np
+
+from virtco import exception
+from virtco import units
+from virtco.scheduling import fabric as fabric_model
+
+
+class Unfinished(NamedTuple):
+    """Coflow with bytes left.
+
+    Ports are those of the hosts for sending, for receiving, then the uplinks.
+
+    :ivar number: number of the coflow among all.
+    :ivar arrival_s: time of its arrival.
+    :ivar weight: cost of a second of its completion time.
+    :ivar sent_bytes: bytes that it has sent.
+    :ivar left_bytes: bytes that it has left between hosts.
+    :ivar alone_s: time that it has left alone on the fabric: t of VirtCO
+        Eq. (3).
+    :ivar busy_s: time for which it keeps each port busy, shape (P,).
+    """
+
+    number: int
+    arrival_s: float
+    weight: float
+    sent_bytes: float
+    left_bytes: float
+    alone_s: float
+    busy_s: np.ndarray
+
+
+class Policy(Protocol):
+    """Policy of one's own.
+
+    A method ``rates`` is optional. It takes the coflows as ``order`` does,
+    and returns the share of its speed alone that each has in any case. The
+    order divides what these leave, or them where they do not fit.
+    """
+
+    def order(self, coflows: Sequence[Unfinished]) -> Iterable[Unfinished]:
+        """Return the coflows, the first to be served first."""
+
+
+def unfinished(fabric: fabric_model.Fabric, numbers: Iterable[int],
+               arrival_s: np.ndarray, weight: np.ndarray,
+               sent_bytes: np.ndarray) -> list[Unfinished]:
+    """Describe coflows of a fabric.
+
+    :param numbers: the coflows.
+    :param arrival_s: arrival of each coflow, shape (C,), as all that follow.
+    """
+    found = []
+    for c in numbers:
+        first, split, last = (fabric.entry_ptr[c], fabric.split[c],
+                              fabric.entry_ptr[c + 1])
+        bits = fabric.load[first:last] * fabric.scale[c]
+        ports = fabric.port[first:last]
+        busy_s = np.zeros(len(fabric.cap))
+        with np.errstate(divide='ignore'):
+            busy_s[ports] = np.divide(bits, fabric.cap[ports],
+                                      out=np.zeros(len(bits)), where=bits > 0)
+        found.append(Unfinished(
+            c, float(arrival_s[c]), float(weight[c]), float(sent_bytes[c]),
+            float(bits[:split - first].sum()) / units.BITS_PER_BYTE,
+            float(busy_s.max(initial=0.0)), busy_s))
+    return found
+
+
+def places(policy: Policy, coflows: Sequence[Unfinished], n_coflows: int
+           ) -> np.ndarray:
+    """Return the place of each coflow in the order, shape (C,).
+
+    :raises virtco.exception.Invalid: see :func:`ordered`.
+    """
+    found = np.zeros(n_coflows)
+    found[[coflow.number for coflow in ordered(policy, coflows)]] = np.arange(
+        len(coflows))
+    return found
+
+
+def ordered(policy: Policy, coflows: Sequence[Unfinished]
+            ) -> list[Unfinished]:
+    """Return the coflows in the policy's order.
+
+    :raises virtco.exception.Invalid: unless it has each of them once.
+    """
+    found = list(policy.order(coflows))
+    numbers = [coflow.number for coflow in found]
+    if sorted(numbers) != sorted(coflow.number for coflow in coflows):
+        raise exception.Invalid(
+            field=f'order of {type(policy).__name__}', value=numbers,
+            limit=f'each of the {len(coflows)} coflows once')
+    return found
+
+
+def floors(policy: Policy, coflows: Sequence[Unfinished], n_coflows: int
+           ) -> np.ndarray:
+    """Return guaranteed paces, as shares of the remaining bytes per second.
+
+    :raises virtco.exception.Invalid: see :func:`shares`.
+    """
+    found = np.zeros(n_coflows)
+    for coflow, share in zip(coflows, shares(policy, coflows)):
+        if coflow.alone_s > 0:
+            found[coflow.number] = share / coflow.alone_s
+    return found
+
+
+def shares(policy: Policy, coflows: Sequence[Unfinished]) -> list[float]:
+    """Return the share of its speed alone that each coflow has in any case.
+
+    :raises virtco.exception.Invalid: unless there is one from 0 to 1 for each.
+    """
+    rates = getattr(policy, 'rates', None)
+    if rates is None:
+        return [0.0] * len(coflows)
+    found = [float(share) for share in rates(coflows)]
+    if len(found) != len(coflows) or not all(
+            0 <= share <= 1 for share in found):
+        raise exception.Invalid(
+            field=f'rates of {type(policy).__name__}', value=found,
+            limit=f'{len(coflows)} shares from 0 to 1')
+    return found
