@@ -5,11 +5,13 @@
 import argparse
 from collections.abc import Callable
 import pathlib
+import runpy
 import tempfile
 from typing import NoReturn
 
 from virtco import exception
 from virtco import units
+from virtco.scheduling import policies
 
 #: Longest workload: milliseconds of it are counted.
 _MOST_S = 1e9
@@ -46,6 +48,16 @@ def seconds(text: str) -> float:
     if value > _MOST_S:
         raise _wrong(f'at most {_MOST_S:.0e} seconds', text)
     return value
+
+
+def own_policy(text: str) -> tuple[str, policies.Policy]:
+    """Load a policy of one's own, a class in a file: ``mine.py:Mine``."""
+    path, _, name = text.rpartition(':')
+    try:
+        return text, policies.of(runpy.run_path(path)[name]())
+    except Exception as error:
+        raise _wrong(f'FILE:CLASS that can be loaded ({error!r})',
+                     text) from None
 
 
 count = between(1, 1000)

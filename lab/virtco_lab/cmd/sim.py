@@ -45,6 +45,7 @@ def make_parser(action: str | None = None) -> argparse.ArgumentParser:
     parser.set_defaults(run=None)
     actions = parser.add_subparsers(metavar='ACTION', required=True)
     _add_run(actions)
+    _add_compare(actions)
     _add_generate(actions)
     errata = actions.add_parser(
         'errata', help='what the papers\' print gets wrong, by running each '
@@ -81,6 +82,25 @@ def _add_run(actions: Any) -> None:
     run.add_argument('--seed', type=arguments.seed, default=0)
     run.add_argument('--json', action='store_true')
     run.set_defaults(run=_run)
+
+
+def _add_compare(actions: Any) -> None:
+    compare = actions.add_parser(
+        'compare', help='compare policies of scheduling on a trace')
+    compare.add_argument('--trace', type=pathlib.Path, required=True,
+                         help='file in the coflow-benchmark format')
+    compare.add_argument('--policy', action='append', default=[],
+                         metavar='FILE:CLASS', type=arguments.own_policy,
+                         help='one of your own, beside all others; repeatable')
+    compare.add_argument('--rate', type=arguments.rate_bps, default='1Gbit',
+                         help='of each port (default 1Gbit)')
+    compare.add_argument('--theta', type=arguments.positive, default=math.inf,
+                         metavar='SECONDS',
+                         help='longest wait without progress')
+    compare.add_argument('--output', type=arguments.directory,
+                         default=pathlib.Path(), help='of the plot')
+    compare.add_argument('--json', action='store_true')
+    compare.set_defaults(run=_compare)
 
 
 def _add_generate(actions: Any) -> None:
@@ -166,6 +186,23 @@ def _run_trace(args: argparse.Namespace) -> int:
     return _show(
         args, answer, f'{len(trace.coflows)} coflows, {found.events} events',
         ('', 'mean s', 'median s', 'p95 s'), rows, 'The')
+
+
+def _compare(args: argparse.Namespace) -> int:
+    """Replay a trace under each policy, and draw the CCTs."""
+    from virtco_lab.sim import comparison
+
+    trace = traces.read(args.trace)
+    found: dict[str, replay.Replay] = {}
+    with rich_progress.Progress(console=_ERRORS, transient=True) as bar:
+        every = {name: name for name in simulation.POLICIES} | dict(
+            args.policy)
+        for name, policy in bar.track(every.items(), description='policies'):
+            found[name] = replay.replay(trace, args.rate, replay.config_of(
+                policy, args.theta))
+    present.show(comparison.outcome_of(found, replay.least_mean_cct_s(
+        trace, args.rate)), args.output, args.json)
+    return 0
 
 
 def _gap(mean_s: float, bound_s: float) -> dict[str, float]:

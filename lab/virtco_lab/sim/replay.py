@@ -9,6 +9,7 @@ import math
 import numpy as np
 
 from virtco import exception
+from virtco.scheduling import policies
 from virtco_lab.sim import bound
 from virtco_lab.sim import demands as demand_model
 from virtco_lab.sim import simulation
@@ -34,10 +35,13 @@ class Replay:
     events: int
 
 
-def config_of(policy: str, theta_s: float = math.inf) -> simulation.Config:
-    """Return the configuration that a policy's name stands for in a replay."""
-    return dataclasses.replace(
-        AS_PUBLISHED.get(policy, simulation.Config(policy)), theta_s=theta_s)
+def config_of(policy: str | policies.Policy, theta_s: float = math.inf
+              ) -> simulation.Config:
+    """Return the configuration of a policy, or of its name, in a replay."""
+    published = (AS_PUBLISHED.get(policy) if isinstance(policy, str)
+                 else None)
+    return dataclasses.replace(published or simulation.Config(policy),
+                               theta_s=theta_s)
 
 
 def replay(trace: traces.Trace, rate_bps: float, config: simulation.Config,

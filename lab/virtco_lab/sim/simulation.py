@@ -19,6 +19,7 @@ from virtco.fluid import run_kernels
 from virtco.model import uplinks
 from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling import order_kernel
+from virtco.scheduling import own_policy
 from virtco.scheduling import policies
 from virtco.scheduling import rater_kernel
 from virtco_lab.sim import demands as demand_model
@@ -42,7 +43,8 @@ Process = Iterator[tuple[float, int | None]]
 class Config:
     """How coflows are scheduled.
 
-    :ivar policy: one of :data:`POLICIES`.
+    :ivar policy: a policy, or the name of one of :data:`POLICIES`. One of
+        one's own is asked when a coflow starts or ends.
     :ivar backfill: use of the bandwidth that MADD leaves: ``greedy`` hands it
         to the flows in order, ``max-min`` shares it between all of them,
         ``in-order`` hands it to the coflows in order, whose flows share it in
@@ -53,17 +55,22 @@ class Config:
         it was served for a tenth of that; less is not progress.
     """
 
-    policy: str = 'mrtf'
+    policy: str | policies.Policy = 'mrtf'
     backfill: str = 'greedy'
     each_flow: bool = True
     theta_s: float = math.inf
+
+    def chosen(self) -> policies.Policy:
+        """Return the policy."""
+        return (POLICIES[self.policy] if isinstance(self.policy, str)
+                else self.policy)
 
     def rules(self) -> engine.Rules:
         """Convert the configuration to the engine's numbers.
 
         :raises virtco.exception.Invalid: for an unknown name of a back-fill.
         """
-        policy = POLICIES[self.policy]
+        policy = self.chosen()
         if self.backfill not in BACKFILLS:
             raise exception.Invalid(field='backfill', value=self.backfill,
                                     limit='one of ' + ', '.join(BACKFILLS))
@@ -90,7 +97,7 @@ class Simulation:
         :param above: the uplinks above the hosts.
         """
         self.rules = config.rules()
-        self.classes = POLICIES[config.policy].classes
+        self.policy = config.chosen()
         self.now_s = 0.0
         self.events = 0
         self._take(demand_model.fabric_of(cap_bps, demands, above))
@@ -104,14 +111,23 @@ class Simulation:
         order_kernel.bottlenecks(self.rater, bound)
         self.state = engine.begin(fabric, bound)
         self.run_of = run_kernels.Run(self.rater, self.state, self.rules)
+        self.whole_bits = self._left_bits()
+
+    def _left_bits(self) -> np.ndarray:
+        """Add up the bits that each coflow has left, shape (C,)."""
+        fabric = self.fabric
+        left_bits: np.ndarray = np.bincount(
+            fabric.owner, fabric.base, len(fabric.scale)) * fabric.scale
+        return left_bits
 
     def add(self, demands: Sequence[fabric_model.Demand]) -> range:
         """Add coflows that are not active yet; returns their indices."""
         first = len(self.state.left)
-        old = self.state
+        old, whole_bits = self.state, self.whole_bits
         self._take(demand_model.append(self.fabric, demands))
         for fresh_column, old_column in zip(self.state, old):
             fresh_column[:first] = old_column
+        self.whole_bits[:first] = whole_bits
         self.live = np.append(self.live, np.zeros(len(demands), np.int64))
         return range(first, first + len(demands))
 
@@ -122,7 +138,7 @@ class Simulation:
         state.arrival_s[index] = state.served_s[index] = self.now_s
         state.whole_s[index] = state.bound[index]
         state.weight[index] = weight
-        state.level[index] = 2 * priority_class if self.classes else 0
+        state.level[index] = 2 * priority_class if self.policy.classes else 0
         if state.left[index] == 0:
             state.end_s[index] = self.now_s
             return
@@ -140,21 +156,36 @@ class Simulation:
         """
         while self.n_live and self.now_s < until_s:
             before = self.n_live
+            if self.policy.own is not None:
+                self._ask(self.policy.own)
             self.now_s, self.n_live, events = event_kernels.advance(
                 self.rater, self.run_of, self.live, self.n_live,
-                self.now_s, until_s, CHUNK_EVENTS, stop_at_end)
+                self.now_s, until_s, CHUNK_EVENTS,
+                stop_at_end or self.policy.own is not None)
             self.events += events
             if progress is not None:
                 progress(self.now_s, self.events)
             if stop_at_end and self.n_live < before:
                 return
-            if self.n_live and events < CHUNK_EVENTS and (
+            if self.n_live == before and events < CHUNK_EVENTS and (
                     self.now_s < until_s):
                 raise exception.Invalid(
                     field='fabric', value=f'0 for {self.n_live} coflows',
                     limit='a rate above 0 on every port in use')
         if until_s < math.inf:
             self.now_s = max(self.now_s, until_s)
+
+    def _ask(self, own: own_policy.Policy) -> None:
+        """Have a policy of one's own order the live coflows."""
+        fabric, state = self.fabric, self.state
+        coflows = own_policy.unfinished(
+            fabric, self.live[:self.n_live].tolist(), state.arrival_s,
+            state.weight,
+            (self.whole_bits - self._left_bits()) / units.BITS_PER_BYTE)
+        n_coflows = len(fabric.scale)
+        state.whole_s[:] = own_policy.places(own, coflows, n_coflows)
+        np.asarray(self.rater.floor)[:] = own_policy.floors(
+            own, coflows, n_coflows) * fabric.scale
 
     def drive(self, processes: Sequence[Process],
               until_s: float = math.inf) -> None:

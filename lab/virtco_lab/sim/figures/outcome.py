@@ -65,6 +65,7 @@ class Panel:
     y_label: str
     series: tuple[Series, ...]
     log_y: bool = False
+    log_x: bool = False
     bands: tuple[Band, ...] = ()
 
 

@@ -47,6 +47,8 @@ def draw(result: outcome.Outcome, directory: pathlib.Path) -> pathlib.Path:
             axes.set_yscale('log')
             # A deviation above the mean would pull the axis far down.
             axes.set_ylim(bottom=_least(panel) / 2)
+        if panel.log_x:
+            axes.set_xscale('log')
         axes.grid(axis='y', color='0.9')
         for handle, label in zip(*axes.get_legend_handles_labels()):
             handles.setdefault(label, handle)

@@ -12,6 +12,7 @@ import pytest
 
 from virtco_lab.cmd import sim as command
 from virtco_lab.sim import errata
+from virtco_lab.sim import simulation
 from virtco_lab.sim import traces
 from virtco_lab.sim import workloads
 
@@ -168,6 +169,32 @@ def test_progress_runs_to_the_last_arrival(run, trace, monkeypatch):
     assert shown[0] == 2.0
     assert max(shown) == 2.0
     assert shown[1:] and min(shown) < 2.0
+
+
+def test_policies_are_compared_with_ones_own(run, trace, tmp_path):
+    path = tmp_path / 'mine.py'
+    path.write_text('class Last:\n    def order(self, coflows):\n'
+                    '        return coflows[::-1]\n')
+    found = json.loads(run('compare', '--trace', trace, '--rate', '8Mbit',
+                           '--policy', f'{path}:Last', '--output', tmp_path,
+                           '--json'))
+    rows = {row[0]: row[1:] for row in found['rows']}
+    # 1 and 4 s, or 4 and 3 s with the larger one first.
+    assert rows['mrtf'] == [2.5, '+0.0%', 4, 4, 4]
+    assert rows[f'{path}:Last'] == [3.5, '+40.0%', 4, 4, 4]
+    assert rows['bound of any schedule'] == pytest.approx(
+        [2.5, None, None, None, None])
+    assert set(simulation.POLICIES) < set(rows)
+    assert found['rows'][0][1] == 2.5
+    assert (tmp_path / 'compare.png').stat().st_size > 1000
+
+
+@pytest.mark.parametrize('text', [
+    'mine.py', 'no/such.py:Mine', f'{__file__}:NoSuchClass'])
+def test_a_policy_that_cannot_be_loaded_is_named(trace, text, capsys):
+    with pytest.raises(SystemExit):
+        command.main(['compare', '--trace', str(trace), '--policy', text])
+    assert 'FILE:CLASS that can be loaded' in capsys.readouterr().err
 
 
 def test_a_trace_without_coflows_takes_no_time(run, tmp_path):
