@@ -10,11 +10,13 @@ ORDERS = [
     ('mrtf', 'minimum remaining time first, with preemption'),
     ('mrtf+swap', 'mrtf, improved by swaps on the sum of the prefix CCTs'),
     ('sebf', 'smallest effective bottleneck first'),
+    ('sincronia', 'last those that cost least at the fullest link'),
     ('fifo', 'in order of arrival'),
     ('fifo+', 'in order of arrival, a small share to those behind'),
     ('priority', 'by the class an operator gave, then mrtf'),
     ('weighted-fair', 'by the weight an operator gave'),
     ('fair', 'no coflow classes at all: TCP shares per flow'),
+    ('own', 'by the installed policy of the entry points virtco.policies'),
 ]
 CEILS = [
     ('rate', 'a coflow sends at its allocated rate, never more'),

@@ -13,6 +13,7 @@ from oslo_config import cfg
 
 from virtco import exception
 from virtco import metrics
+from virtco import own_policies
 from virtco.decide import lateness
 from virtco.decide import policy_documents
 from virtco.decide import publisher
@@ -196,8 +197,10 @@ def options(conf: cfg.ConfigOpts, chosen: Mapping[str, str],
     :param conf: options of the group ``[scheduler]``.
     :param chosen: while the controller runs.
     """
+    order = schedule_input.FAIR if is_shadow else chosen['order']
     return schedule_input.Options(
-        order=schedule_input.FAIR if is_shadow else chosen['order'],
+        order=order,
+        own=own_policies.installed() if order == own_policies.OWN else None,
         work_conserving=chosen['ceil'] == 'link',
         theta_s=conf.theta_s or math.inf, beta=float(conf.beta),
         quiet_s=conf.quiet_s, policy_ttl_s=conf.policy_ttl_s,

@@ -178,7 +178,7 @@ def _order(snapshot: known.Snapshot, coflows: Sequence[known.Coflow],
     found: list[live.CoflowSchedule] = []
     for tier in filter(None, tiers):
         made = scheduling.schedule(
-            tier, ports, policy=options.order, now_s=now_s,
+            tier, ports, policy=options.own or options.order, now_s=now_s,
             theta_s=options.theta_s if tier is tiers[0] else math.inf,
             late=late, floors=floors, size_factor=snapshot.size_factor,
             first_rank=len(found))

@@ -4,16 +4,21 @@
 
 from collections.abc import Callable
 from collections.abc import Mapping
+import logging
 import time
 import typing
 
 from oslo_config import cfg
 from sqlalchemy import orm
 
+from virtco import exception
+from virtco import own_policies
 from virtco.db import operators
 from virtco.db import records
 from virtco.db import session as db_session
 from virtco.wire import setting as wire
+
+LOG = logging.getLogger(__name__)
 
 FAIR = 'fair'
 CHOICES = {name: typing.get_args(kind) for name, kind
@@ -25,6 +30,7 @@ class Settings:
 
     :param changed: is called after a change.
     :ivar is_shadow: whether decisions have no effect.
+    :raises virtco.exception.Invalid: for an own order, and none installed.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
@@ -34,6 +40,8 @@ class Settings:
         self._clock = clock
         self._changed = changed
         self.is_shadow = conf.placement.mode == 'shadow'
+        if conf.scheduler.order == own_policies.OWN:
+            own_policies.installed()
         self._values: dict[str, str] = {
             'planner': conf.placement.planner,
             'objective': conf.placement.objective,
@@ -44,7 +52,8 @@ class Settings:
         with self._database.reader() as session:
             stored = records.settings(session)
         self._values.update({name: value for name, value in stored.items()
-                             if value in CHOICES.get(name, ())})
+                             if value in CHOICES.get(name, ())
+                             and _is_possible(name, value)})
 
     def get(self) -> dict[str, str]:
         return dict(self._values)
@@ -62,7 +71,10 @@ class Settings:
         """Remember new values, and who gave them.
 
         :param values: values of :class:`virtco.wire.setting.SettingsChange`.
+        :raises virtco.exception.Invalid: for an own order, and none installed.
         """
+        if values.get('order') == own_policies.OWN:
+            own_policies.installed()
         before = self.get()
         now_s = self._clock()
 
@@ -77,3 +89,14 @@ class Settings:
         self._values.update(values)
         self._changed()
         return self.get()
+
+
+def _is_possible(name: str, value: str) -> bool:
+    """Tell whether a stored value can be followed here."""
+    if (name, value) == ('order', own_policies.OWN):
+        try:
+            own_policies.installed()
+        except exception.Invalid as error:
+            LOG.warning('The stored setting is not followed: %s', error)
+            return False
+    return True

@@ -17,6 +17,7 @@ import numpy as np
 from virtco.model import live
 from virtco.model import uplinks as uplinks_model
 from virtco.scheduling import endings
+from virtco.scheduling import policies
 from virtco.state import uplink_rates
 from virtco.table import coflow_table
 from virtco.table import unmanaged
@@ -28,6 +29,7 @@ FAIR = 'fair'
 class Options:
     """How coflows are scheduled: an operator's choices and constants.
 
+    :ivar own: policy in place of the order's.
     :ivar theta_s: wait after which a coflow goes first; inf: never.
     :ivar beta: share of background traffic; below 0: the observed share.
     :ivar min_rate_fraction: part of an uplink for all coflows together that
@@ -40,6 +42,7 @@ class Options:
     """
 
     order: str = 'mrtf'
+    own: policies.Policy | None = None
     work_conserving: bool = True
     theta_s: float = math.inf
     beta: float = -1.0

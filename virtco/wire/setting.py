@@ -10,8 +10,8 @@ from virtco.wire import operation
 
 Planner = Literal['virtco', 'virtco-printed', 'spread', 'min-cut']
 Objective = Literal['online', 'isolated', 'joint']
-Order = Literal['mrtf', 'mrtf+swap', 'sebf', 'fifo', 'fifo+', 'priority',
-                'weighted-fair', 'fair']
+Order = Literal['mrtf', 'mrtf+swap', 'sebf', 'sincronia', 'fifo', 'fifo+',
+                'priority', 'weighted-fair', 'fair', 'own']
 Ceil = Literal['rate', 'link']
 
 

@@ -15,7 +15,9 @@ import typing
 import rich.console
 
 from virtco import exception
+from virtco import own_policies
 from virtco import units
+from virtco.wire import setting
 from virtco_lab.cmd import arguments as types
 from virtco_lab.cmd import present
 from virtco_lab.emulation import bed
@@ -119,6 +121,10 @@ def _add_demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--only', choices=demo.ONLY,
                         help='run one of the workloads')
     parser.add_argument(
+        '--order', choices=typing.get_args(setting.Order), default='mrtf',
+        help='in which virtco serves coflows of the mix; own is the policy '
+             'that is installed (default mrtf)')
+    parser.add_argument(
         '--report-dir', type=types.directory, metavar='DIR',
         default='virtco-report',
         help='where report.html, results.json and logs go '
@@ -216,7 +222,8 @@ def _demo(arguments: argparse.Namespace) -> int:
     options = demo.Options(
         arguments.hosts, arguments.rate, arguments.seed,
         arguments.report_dir, arguments.slow_host, arguments.only,
-        arguments.ui)
+        arguments.ui, arguments.order)
+    own_policies.named(options.order)
     if arguments.ui and arguments.simulate:
         raise exception.Invalid(
             field='--ui', value='--simulate',

@@ -36,6 +36,7 @@ class Options:
         machine carries.
     :ivar only: the workload to run, None = all of :data:`ONLY`.
     :ivar has_page: whether the controller's live page can be seen.
+    :ivar order: order in which virtco serves coflows of the mix.
     """
 
     n_hosts: int
@@ -45,6 +46,7 @@ class Options:
     slow_host: str | None = None
     only: str | None = None
     has_page: bool = False
+    order: str = scenario.VIRTCO.order
 
     @property
     def slots(self) -> int:
@@ -54,9 +56,15 @@ class Options:
     def workloads(self, rate_bps: float) -> list[scenario.Workload]:
         """Make the workloads that were asked for."""
         made = {'fig1': lambda: scenario.fig1(rate_bps, self.slots),
-                'mix': lambda: scenario.mix(self.n_hosts, rate_bps,
-                                            self.seed)}
+                'mix': lambda: self._in_order(scenario.mix(
+                    self.n_hosts, rate_bps, self.seed))}
         return [made[name]() for name in ONLY if self.only in (None, name)]
+
+    def _in_order(self, workload: scenario.Workload) -> scenario.Workload:
+        return dataclasses.replace(workload, schemes=tuple(
+            dataclasses.replace(scheme, order=self.order)
+            if scheme == scenario.VIRTCO else scheme
+            for scheme in workload.schemes))
 
 
 class Demo:

@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 
+from virtco import own_policies
 from virtco import scheduling
 from virtco import units
 from virtco.model import cluster
@@ -177,7 +178,7 @@ def _run(sent: list[list[tuple[str, str, float, int]]],
     index = {name: i for i, name in enumerate(names)}
     run = simulation.Simulation(
         np.array([rates_bps[name] for name in names] * 2),
-        simulation.Config(order, backfill='in-order'),
+        simulation.Config(own_policies.named(order), backfill='in-order'),
         [demand_model.of_flows((index[src], index[dst], size_bytes, n_flows)
                           for src, dst, size_bytes, n_flows in flows)
          for flows in sent])
@@ -204,7 +205,8 @@ def expect(placed: collections.abc.Sequence[Placed],
             entry.between_hosts() for entry in placed)]
     rate_bps = np.array(list(rates_bps.values()), float)
     ports = live.Ports(tuple(rates_bps), rate_bps, rate_bps)
-    made = scheduling.schedule(coflows, ports, policy=order, now_s=0.0)
+    made = scheduling.schedule(coflows, ports, now_s=0.0,
+                               policy=own_policies.named(order))
     ends = {entry.coflow_id: entry.predicted_end_s for entry in made.coflows}
     return [ends[str(number)] for number in range(len(placed))]
 

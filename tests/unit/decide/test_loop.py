@@ -172,7 +172,7 @@ def test_options_are_those_of_the_operator():
         theta_s=7.0, beta='0.2', quiet_s=0.4, policy_ttl_s=8.0,
         protect_receivers=True, limit_senders=False, default_share=0.05)
     assert loop.options(conf, CHOSEN, False) == schedule_input.Options(
-        'sebf', True, 7.0, beta=0.2, quiet_s=0.4, policy_ttl_s=8.0,
+        'sebf', None, True, 7.0, beta=0.2, quiet_s=0.4, policy_ttl_s=8.0,
         protect_receivers=True, limit_senders=False, default_share=0.05)
     conf.theta_s = 0.0
     other = loop.options(conf, {'order': 'mrtf', 'ceil': 'rate'}, False)

@@ -6,6 +6,8 @@ import pytest
 
 from tests.unit import plain
 from tests.unit import stored
+from virtco import exception
+from virtco import own_policies
 from virtco.db import models
 from virtco.objects import drains
 from virtco.objects import settings
@@ -47,7 +49,8 @@ def test_what_is_configured_holds_until_it_is_changed(bench):
 @pytest.mark.parametrize(('name', 'value'), [
     (name, value) for name, values in settings.CHOICES.items()
     for value in values])
-def test_each_choice_is_taken_and_remembered(name, value):
+def test_each_choice_is_taken_and_remembered(name, value, monkeypatch):
+    monkeypatch.setattr(own_policies, 'installed', lambda: None)
     bench = Bench()
     found = bench.settings()
     assert found.change({name: value}, 'admin')[name] == value
@@ -57,6 +60,27 @@ def test_each_choice_is_taken_and_remembered(name, value):
     again = bench.settings()
     again.load()
     assert again.get() == found.get()
+
+
+def test_an_own_order_needs_an_installed_policy(bench, monkeypatch, caplog):
+    found = bench.settings()
+    with pytest.raises(exception.Invalid, match='order: .*virtco.policies'):
+        found.change({'order': 'own', 'planner': 'spread'})
+    assert found.get() == bench.settings().get() and not bench.n_changes
+    bench.conf.set_override('order', 'own', 'scheduler')
+    with pytest.raises(exception.Invalid, match='order: .*virtco.policies'):
+        bench.settings()
+
+
+def test_an_own_order_that_is_gone_is_not_followed(bench, monkeypatch,
+                                                   caplog):
+    with monkeypatch.context() as patch:
+        patch.setattr(own_policies, 'installed', lambda: None)
+        bench.settings().change({'order': 'own'})
+    again = bench.settings()
+    again.load()
+    assert again['order'] == bench.conf.scheduler.order
+    assert 'The stored setting is not followed: order' in caplog.text
 
 
 def test_only_what_became_another_one_is_in_the_history(bench):

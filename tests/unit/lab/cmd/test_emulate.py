@@ -30,7 +30,7 @@ def test_a_demo_by_default():
     assert found == {
         'hosts': 6, 'rate': None, 'slow_host': None, 'simulate': False,
         'seed': 0, 'only': None, 'report_dir': pathlib.Path('virtco-report'),
-        'json': False, 'ui': False}
+        'json': False, 'ui': False, 'order': 'mrtf'}
     assert parse('demo', '--slow-host')['slow_host'] == 'h1'
     assert parse('demo', '--slow-host', 'h3')['slow_host'] == 'h3'
 
@@ -234,6 +234,15 @@ def test_the_page_is_of_a_real_run(demo, capsys):
     assert Demo.made[0].has_page
     assert demo.run_it('--ui', '--simulate') == 1
     assert '--ui' in capsys.readouterr().err
+
+
+def test_the_mix_is_served_in_the_order_asked_for(demo, capsys):
+    assert demo.run_it('--order', 'sincronia') == 0
+    mix = Demo.made[0].workloads(50e6)[-1]
+    assert [scheme.order for scheme in mix.schemes] == [
+        'fair', 'sebf', 'sincronia']
+    assert demo.run_it('--order', 'own') == 1
+    assert 'virtco.policies' in capsys.readouterr().err
 
 
 # Figures.
