@@ -159,10 +159,11 @@ class Loop(threading.Thread):
                                          self._lateness.follow(seen))
         live.keep_minors(found.minors)
         live.keep_limits(found.limits())
+        n_changed = self._publisher.publish({host: found.of_host[host]
+                                             for host in found.changed})
+        # Last, as the next changes are those since the published ones.
         self.policies = found
-        self._metrics.policy_changes.inc(
-            self._publisher.publish({host: found.of_host[host]
-                                     for host in found.changed}))
+        self._metrics.policy_changes.inc(n_changed)
         return changed
 
     def options(self) -> schedule_input.Options:

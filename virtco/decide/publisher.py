@@ -75,17 +75,18 @@ class Publisher:
     def publish(self, policies: Mapping[str, host_policy.HostPolicy]) -> int:
         """Take over those that are other objects; how many."""
         numbered = self._numbered
-        changed = [host for host, policy in policies.items()
-                   if host not in numbered
-                   or numbered[host].unnumbered is not policy]
+        # Another thread forgets hosts.
+        with self._lock:
+            changed = [host for host, policy in policies.items()
+                       if host not in numbered
+                       or numbered[host].unnumbered is not policy]
+            for host in changed:
+                before = numbered.get(host)
+                numbered[host] = _Numbered(
+                    policies[host], 1 + (
+                        before.generation if before is not None
+                        else self._newest))
         if changed:
-            with self._lock:
-                for host in changed:
-                    before = numbered.get(host)
-                    numbered[host] = _Numbered(
-                        policies[host], 1 + (
-                            before.generation if before is not None
-                            else self._newest))
             for tell in self.on_publish:
                 tell(changed)
         return len(changed)

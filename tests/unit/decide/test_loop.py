@@ -105,6 +105,20 @@ def test_what_could_not_be_read_is_read_later(controller, reads, monkeypatch):
     assert reads == [None, {'a'}, {'a'}]
 
 
+def test_what_could_not_be_published_is_published_later(controller,
+                                                        monkeypatch):
+    found = controller.decide.loop
+    found.run_once()
+    controller.state.report('h0', REPORT)
+    with monkeypatch.context() as patch:
+        patch.setattr(controller.decide.publisher, 'publish',
+                      lambda policies: policies['made-up'])
+        with pytest.raises(KeyError):
+            found.run_once()
+    found.run_once()
+    assert 'h0' in controller.decide.publisher.generations()
+
+
 def test_who_leads_goes_on_without_the_database(controller, reads,
                                                 monkeypatch, caplog):
     found = controller.decide.loop
