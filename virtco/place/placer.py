@@ -128,6 +128,7 @@ class Placer:
             deadline.enter('commit')
             with self._database.writer() as session:
                 db_groups.advance(session.connection())
+                _check_reserved(session, request, planned)
                 answer = self._assign(
                     session.connection(), question, planned, view.wishes,
                     view.notes, deadline)
@@ -297,6 +298,19 @@ class Placer:
                 'fingerprint': question.fingerprint,
                 'answer': answers.ENCODER.encode(answer).decode(),
                 'updated_at': self._clock()})
+
+
+def _check_reserved(session: orm.Session, request: wire.Placement,
+                    planned: db_members.Planned) -> None:
+    """Check that a reservation that was read did not end meanwhile: another
+    one may have its room.
+
+    :raises virtco.exception.Conflict:
+    """
+    if planned.state == states.MemberState.RESERVED:
+        member = db_groups.member_of(session, request.instance_uuid)
+        if member is None or member.host != planned.host:
+            raise exception.Conflict(what='member', id=planned.index)
 
 
 def _stored(session: orm.Session, request: wire.Placement,

@@ -74,6 +74,29 @@ def test_who_has_a_host_keeps_it_where_none_has_room(ask):
     assert (again.cct_s, again.method) == (first.cct_s, first.method)
 
 
+def test_a_reservation_that_ends_while_it_is_read_is_none(ask, monkeypatch):
+    first = ask.place(0)
+    planned = membership.View.planned
+
+    def late(view):
+        found = planned(view)
+        monkeypatch.undo()
+        with ask.database.writer() as session:
+            session.execute(sa.update(models.Member).where(
+                models.Member.instance_uuid == 'vm-0').values(
+                    instance_uuid=None, state=State.VACANT, host=None))
+        return found
+
+    monkeypatch.setattr(membership.View, 'planned', late)
+    # Another question, as the very same one has its answer.
+    again = ask.place(0, hosts={name: (8, 8192, 90)
+                                for name in ('h7', first.host)})
+    assert again.status == 'planned'
+    (row,) = [row for row in ask.rows(models.Member)
+              if row['instance_uuid'] == 'vm-0']
+    assert (row['host'], row['state']) == (again.host, State.RESERVED)
+
+
 def test_the_same_question_has_the_same_answer(ask):
     """Also after passes of Nova's that ended without a plan."""
     first = ask.place(0)
