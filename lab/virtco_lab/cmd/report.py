@@ -3,6 +3,7 @@
 """``virtco-report``: the evaluation as one document."""
 
 import argparse
+import json
 import pathlib
 import sys
 import tempfile
@@ -10,6 +11,7 @@ import tempfile
 from virtco import exception
 from virtco_lab import printed
 from virtco_lab.cmd import arguments
+from virtco_lab.cmd import present
 from virtco_lab.sim.figures import document
 from virtco_lab.sim.figures import index
 from virtco_lab.sim.figures import record
@@ -23,6 +25,11 @@ def make_parser() -> argparse.ArgumentParser:
         'all of it.')
     parser.add_argument('--write', action='store_true', help=(
         'write the tables anew instead of comparing them'))
+    parser.add_argument('--verdicts', action='store_true', help=(
+        'only judge the papers\' statements by the records: met, missed or '
+        'not shown'))
+    parser.add_argument('--json', action='store_true',
+                        help='print verdicts as JSON')
     parser.add_argument('--pdf', type=arguments.file, metavar='FILE',
                         help='also write the page as a PDF')
     return parser
@@ -33,6 +40,8 @@ def main(argv: list[str] | None = None) -> int:
     options = make_parser().parse_args(argv)
     failures = []
     try:
+        if options.verdicts:
+            return _show_verdicts(options.json)
         if options.write:
             document.write(record.DIRECTORY, index.FIGURES)
         failures += [f'{path}: not the table of its record; --write makes it'
@@ -48,6 +57,17 @@ def main(argv: list[str] | None = None) -> int:
     for failure in failures:
         print(f'virtco-report: {failure}', file=sys.stderr)
     return 1 if failures else 0
+
+
+def _show_verdicts(as_json: bool) -> int:
+    found = document.verdicts(record.DIRECTORY)
+    if as_json:
+        print(json.dumps(found, indent=1, ensure_ascii=False))
+        return 0
+    columns = 'verdict', 'statement', 'paper', 'here', 'spread'
+    present.print_table('Statements of the papers', columns, (
+        [one[column] for column in columns] for one in found))
+    return 0
 
 
 if __name__ == '__main__':

@@ -117,10 +117,25 @@ def targets(directory: pathlib.Path) -> str:
 def _statements(directory: pathlib.Path) -> str:
     """Return the table of the papers' statements, likewise."""
     return table(
-        ('statement', 'paper', 'here', 'spread', 'command', 'differences'),
-        [(text, paper, *answer, f'``virtco-sim reproduce {name}``', why)
-         for text, paper, name, tell, why in statements.STATEMENTS
-         if (answer := _answer(directory, name, tell))])
+        ('statement', 'paper', 'here', 'spread', 'verdict', 'command',
+         'differences'),
+        [(one['statement'], one['paper'], one['here'], one['spread'],
+          one['verdict'], f'``virtco-sim reproduce {one["figure"]}``',
+          one['differences']) for one in verdicts(directory)])
+
+
+def verdicts(directory: pathlib.Path) -> list[dict[str, str]]:
+    """Judge the papers' statements by the records.
+
+    A verdict is *met*, *missed* or *not shown*; a dash where the paper has no
+    number.
+    """
+    return [{'statement': one.text, 'paper': one.paper, 'here': answer[0],
+             'spread': answer[1], 'figure': one.figure,
+             'verdict': '–' if one.claim is None else one.claim.verdict(
+                 record.read(directory, one.figure).found),
+             'differences': one.why} for one in statements.STATEMENTS
+            if (answer := _answer(directory, one.figure, one.tell))]
 
 
 def _answer(directory: pathlib.Path, name: str, tell: statements.Tell

@@ -2,9 +2,14 @@
 
 """Results of the papers' statements, of made-up samples."""
 
+import json
+import math
+
 import pytest
 
+from virtco_lab.cmd import report
 from virtco_lab.sim.figures import broadcasts
+from virtco_lab.sim.figures import document
 from virtco_lab.sim.figures import index
 from virtco_lab.sim.figures import record
 from virtco_lab.sim.figures import samples
@@ -82,3 +87,34 @@ def test_greedy_is_as_far_above_the_optimum_as_its_figure_shows():
     first, *_ = index.FIGURES['choreo-greedy'].table(recorded)[1]
     assert statements._greedy(recorded) == (
         f'{first[1]:.1f} % at the median', f'90 % within {first[2]:.0f} %')
+
+
+@pytest.mark.parametrize(('numbers', 'verdict'), [
+    ([(50, 2), (45, 1)], 'met'), ([(50, 5), (59, 1)], 'met'),
+    ([(50, 2), (59, 2)], 'not shown'), ([(61, 2)], 'not shown'),
+    ([(50, 2), (70, 2)], 'missed'), ([(30, 9)], 'missed'),
+    ([(50, math.inf)], 'not shown')])
+def test_a_claim_is_judged_by_its_intervals(numbers, verdict):
+    claim = statements.near(50, 50, lambda found: numbers)
+    assert (claim.low, claim.high) == (40, 60)
+    assert claim.verdict(found({'s': {'x': [1]}})) == verdict
+
+
+def test_verdicts_are_those_of_the_records():
+    verdicts = {one['statement']: one['verdict']
+                for one in document.verdicts(record.DIRECTORY)}
+    assert set(verdicts.values()) <= {'met', 'missed', 'not shown', '–'}
+    assert verdicts['Orchestra Table 3: weighted shuffle'] == 'met'
+    assert verdicts['RPCA Fig. 13: cluster, below the baseline'] == 'missed'
+    assert verdicts['Lies must not pay'] == '–'
+    # A paper's number that no claim stands for would be left unjudged.
+    assert all(one.claim is not None for one in statements.STATEMENTS
+               if '–' not in one.paper and one.paper != 'not in the papers')
+
+
+def test_verdicts_are_printed(capsys):
+    assert report.main(['--verdicts', '--json']) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found == document.verdicts(record.DIRECTORY)
+    assert report.main(['--verdicts']) == 0
+    assert 'missed' in capsys.readouterr().out
