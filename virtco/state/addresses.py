@@ -17,14 +17,17 @@ class Addresses:
     """Hosts, IP addresses and caps of the VMs whose ports hosts report.
 
     A host that reads its ports from Open vSwitch reports no addresses; those
-    that Nova told count there.
+    that Nova told count there. During a migration two hosts report a VM: that
+    on which Nova has it counts, else the one that told last.
 
     :ivar of_vm: host, IP addresses and caps (egress, ingress) in bit/s, by VM.
     """
 
     def __init__(self) -> None:
         self.of_vm: dict[str, _Known] = {}
-        self._reported: dict[str, _Known] = {}
+        # VM -> host -> its report of the VM, the newest last.
+        self._reported: dict[str, dict[str, _Known]] = {}
+        self._places: Mapping[str, str] = {}
         self._told: Mapping[str, tuple[str, ...]] = {}
         self._vms: dict[str, Set[str]] = {}
         self._with: dict[str, set[str]] = {}
@@ -34,13 +37,17 @@ class Addresses:
         found = self._with.get(ip, ())
         return next(iter(found)) if len(found) == 1 else None
 
-    def tell(self, told: Mapping[str, tuple[str, ...]]) -> Collection[str]:
+    def tell(self, told: Mapping[str, tuple[str, ...]],
+             places: Mapping[str, str] = {}) -> Collection[str]:
         """Take the addresses that Nova tells, in place of those before;
         return the VMs whose addresses changed.
+
+        :param places: hosts on which VMs run, as Nova tells.
         """
         changed = {vm for vm in told.keys() | self._told.keys()
-                   if told.get(vm) != self._told.get(vm)}
-        self._told = told
+                   if told.get(vm) != self._told.get(vm)
+                   or places.get(vm) != self._places.get(vm)}
+        self._told, self._places = told, places
         return {vm for vm in changed if self._has_changed(vm)}
 
     def learn(self, host: str, ports: Iterable[reports.Port]
@@ -56,12 +63,17 @@ class Addresses:
             after[port.vm] = host, ips + port.ips, (
                 egress_bps + units.number(port.egress_cap_bps),
                 ingress_bps + units.number(port.ingress_cap_bps))
-        # A VM that moved away may be known from its new host already.
-        gone = {vm for vm in self._vms.get(host, frozenset()) - after.keys()
-                if vm in self._reported and self._reported[vm][0] == host}
+        gone = self._vms.get(host, frozenset()) - after.keys()
         for vm in gone:
-            del self._reported[vm]
-        self._reported |= after
+            del self._reported[vm][host]
+            if not self._reported[vm]:
+                del self._reported[vm]
+        for vm, known in after.items():
+            by_host = self._reported.setdefault(vm, {})
+            # A repeated report does not become the newest.
+            if by_host.get(host) != known:
+                by_host.pop(host, None)
+                by_host[host] = known
         if after:
             self._vms[host] = after.keys()
         else:
@@ -70,7 +82,9 @@ class Addresses:
 
     def _has_changed(self, vm: str) -> bool:
         """Take over the addresses of a VM; return whether they are new."""
-        known = self._reported.get(vm)
+        by_host = self._reported.get(vm)
+        known = None if by_host is None else by_host.get(
+            self._places.get(vm, ''), by_host[next(reversed(by_host))])
         if known is not None and not known[1]:
             known = known[0], self._told.get(vm, ()), known[2]
         before = self.of_vm.pop(vm, None)

@@ -110,7 +110,10 @@ class LiveState:
             self._progress.moved_away(senders)
             self._groups.readdress(self._addresses.tell({
                 vm: member.ips for vm, (_, _, member)
-                in self._groups.vms.items()}))
+                in self._groups.vms.items()}, {
+                vm: member.host for vm, (_, _, member)
+                in self._groups.vms.items()
+                if member.running and member.host is not None}))
             self._progress.forget_owners()
             self._note_strangers(self._groups.hosts(running=True)
                                  - self._hosts.keys())

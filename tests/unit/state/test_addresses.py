@@ -54,6 +54,36 @@ def test_a_vm_that_moved_is_where_it_was_told_last():
     assert found.of_vm == {'a': ('h1', ('1',), FREE),
                            'b': ('h0', ('2',), FREE)}
     assert found.learn('h1', []) == {'a'}
+    assert found.of_vm == {'b': ('h0', ('2',), FREE)}
+
+
+def test_a_vm_that_moves_is_not_lost_by_the_host_that_it_leaves():
+    found = addresses.Addresses()
+    found.learn('h0', [port('a', '1')])
+    found.learn('h1', [port('a', '1')])
+    # Another one came there meanwhile.
+    found.learn('h0', [port('a', '1'), port('b', '2')])
+    assert found.of_vm['a'] == ('h1', ('1',), FREE)
+    found.learn('h0', [port('a', '1', '7'), port('b', '2')])
+    assert found.of_vm['a'] == ('h0', ('1', '7'), FREE)
+    assert found.learn('h0', [port('b', '2')]) == {'a'}
+    assert found.of_vm['a'] == ('h1', ('1',), FREE)
+    assert found.learn('h1', []) == {'a'} and 'a' not in found.of_vm
+
+
+def test_where_nova_has_a_vm_its_host_tells_of_it():
+    """Not any other one, whose edge module may say what it likes."""
+    found = addresses.Addresses()
+    found.tell({'a': ()}, {'a': 'h0'})
+    found.learn('h0', [port('a', '1')])
+    assert found.learn('h9', [port('a', '6', egress_cap_bps=8)]) == set()
+    assert found.of_vm == {'a': ('h0', ('1',), FREE)}
+    assert found.vm_at('6') is None
+    # It moved there after all.
+    assert found.tell({'a': ()}, {'a': 'h9'}) == {'a'}
+    assert found.of_vm['a'][:2] == ('h9', ('6',))
+    # Of a host that says nothing, any other one tells.
+    assert found.tell({'a': ()}, {'a': 'h5'}) == set()
 
 
 def test_an_address_of_one_vm_alone_tells_which():
