@@ -15,6 +15,7 @@ from virtco.scheduling import policies
 
 #: Longest workload: milliseconds of it are counted.
 _MOST_S = 1e9
+_LEAST_THETA_S = 0.01
 
 
 class Parser(argparse.ArgumentParser):
@@ -39,6 +40,14 @@ def positive(text: str) -> float:
     value = float(text)
     if not value > 0:
         raise _wrong('a number above 0', text)
+    return value
+
+
+def theta(text: str) -> float:
+    """Parse a longest wait: a coflow is served anew each tenth of it."""
+    value = positive(text)
+    if value < _LEAST_THETA_S:
+        raise _wrong(f'at least {_LEAST_THETA_S} seconds', text)
     return value
 
 

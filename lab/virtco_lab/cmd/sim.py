@@ -74,7 +74,7 @@ def _add_run(actions: Any) -> None:
                      default='virtco', help='how groups are placed')
     run.add_argument('--rate', type=arguments.rate_bps, default='1Gbit',
                      help='of each port of a trace (default 1Gbit)')
-    run.add_argument('--theta', type=arguments.positive, default=math.inf,
+    run.add_argument('--theta', type=arguments.theta, default=math.inf,
                      metavar='SECONDS', help='longest wait without progress')
     run.add_argument('--bound', action='store_true', help=(
         'also print what the mean CCT is at least under any schedule, at '
@@ -94,7 +94,7 @@ def _add_compare(actions: Any) -> None:
                          help='one of your own, beside all others; repeatable')
     compare.add_argument('--rate', type=arguments.rate_bps, default='1Gbit',
                          help='of each port (default 1Gbit)')
-    compare.add_argument('--theta', type=arguments.positive, default=math.inf,
+    compare.add_argument('--theta', type=arguments.theta, default=math.inf,
                          metavar='SECONDS',
                          help='longest wait without progress')
     compare.add_argument('--output', type=arguments.directory,

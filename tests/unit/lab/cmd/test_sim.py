@@ -66,7 +66,8 @@ def test_a_run_loads_no_figures(trace):
 
 @pytest.mark.parametrize('argv', [
     [], ['run', '--trace', 'a', '--table2', 'sparse'],
-    ['run', '--table2', 'sparse', '--seed', '-1']])
+    ['run', '--table2', 'sparse', '--seed', '-1'],
+    ['run', '--table2', 'sparse', '--theta', '0.009']])
 def test_wrong_usage_is_told_in_one_line(argv, capsys):
     with pytest.raises(SystemExit) as caught:
         command.main(argv)
