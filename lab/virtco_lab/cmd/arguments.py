@@ -44,7 +44,7 @@ def positive(text: str) -> float:
 
 
 def theta(text: str) -> float:
-    """Parse a longest wait: a coflow is served anew each tenth of it."""
+    """Parse the longest wait; its tenth is how long a coflow is served."""
     value = positive(text)
     if value < _LEAST_THETA_S:
         raise _wrong(f'at least {_LEAST_THETA_S} seconds', text)
