@@ -116,6 +116,7 @@ class Upstream(server.LoopThread):
         try:
             document = msgspec.json.decode(found.result(wait_s))
         except TimeoutError:
+            self._soon(self._forget, host, found)
             raise exception.Starting(
                 why='the process that leads does not answer') from None
         return (None if document is None
@@ -161,6 +162,14 @@ class Upstream(server.LoopThread):
         self._asked.setdefault(host, []).append(answer)
         if self._writer is not None:
             self._say(messages.Ask(host))
+
+    def _forget(self, host: str, answer: Answer) -> None:
+        """Expect no answer any more that nobody waits for."""
+        waiting = self._asked.get(host, [])
+        if answer in waiting:
+            waiting.remove(answer)
+            if not waiting:
+                del self._asked[host]
 
     async def keep_connected(self) -> None:
         """Connect to the leader again whenever the connection ends."""

@@ -278,6 +278,21 @@ def test_who_gets_no_answer_in_time_is_told(site):
     site.upstream.stop()
 
 
+def test_who_gave_up_is_not_remembered(site):
+    """Each question stayed while no leader was there, and was asked of it.
+    """
+    one = site.upstream
+    for host in ('h1', 'h1', 'h2'):
+        with pytest.raises(exception.Starting):
+            one.policy(host, 0.0)
+    kept = concurrent.futures.Future()
+    one._ask('h1', kept)
+    site.turn()
+    assert one._asked == {'h1': [kept]}
+    assert site.connected().take() == [messages.Changed(None),
+                                       messages.Ask('h1')]
+
+
 # What is done again and again.
 
 
