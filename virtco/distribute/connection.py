@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 #: As edge modules pack it; any other spelling is decoded like all else.
 _HEARTBEAT = messages.frame(messages.Heartbeat())
 _RESEND = messages.frame(messages.Resend())
+#: Limit of the first frame, which anybody may send: a hello has two texts.
+HELLO_BYTES = 16 * 1024
 #: An envelope adds no more.
 ENVELOPE_BYTES = 512
 #: A pause is no shorter: to end one and begin the next has a price, too.
@@ -165,7 +167,7 @@ class Connection(asyncio.Protocol):
         self.peer: Peer | None = None
         self.seat: Seat | None = None
         self._hub = hub
-        self._reader = frames.Reader(hub.most_bytes)
+        self._reader = frames.Reader(min(HELLO_BYTES, hub.most_bytes))
         self._transport: asyncio.Transport | None = None
         self._hello_timer: asyncio.TimerHandle | None = None
         self._pause_timer: asyncio.TimerHandle | None = None
@@ -296,6 +298,7 @@ class Connection(asyncio.Protocol):
         hello = session.greeted(message, self._hub.doors.epoch(),
                                 self._may_speak_for)
         self._end_hello()
+        self._reader.most_bytes = self._hub.most_bytes
         self.seat = Seat(self._hub, self, hello)
         self._hub.opened(self.seat, hello)
 
@@ -312,7 +315,7 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         # All its hosts are told in one go.
         self._transport.set_write_buffer_limits(high=self._hub.most_bytes)
-        self._reader.most_bytes += ENVELOPE_BYTES
+        self._reader.most_bytes = self._hub.most_bytes + ENVELOPE_BYTES
         self._hub.joined(self.peer)
 
     def _end_hello(self) -> None:

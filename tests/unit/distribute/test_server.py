@@ -131,6 +131,20 @@ def test_it_sends_what_the_edge_does_not_have(start):
         assert next_of(found, 'policy')['generation'] == 2
 
 
+def test_a_stranger_has_nothing_long_decoded(start):
+    """A report of 2 MiB takes 32 ms, in which nobody else is served."""
+    site = start()
+    with dial(site) as sock:
+        sock.sendall((17_000).to_bytes(4, 'big'))
+        (told,) = messages(sock)
+        assert told['type'] == 'refused'
+        assert 'at most 16384 bytes' in told['why']
+    with connect(site) as sock:
+        sock.sendall(frames.frame(
+            b'{"type":"heartbeat"}'.ljust(frames.MOST_BYTES)))
+        next_of(messages(sock), 'resend')
+
+
 def test_who_does_not_read_gets_the_newest_only(start):
     site = start()
     with connect(site, received_bytes=4096) as sock:
