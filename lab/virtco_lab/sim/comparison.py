@@ -27,9 +27,9 @@ def outcome_of(found: Mapping[str, replay.Replay], bound_s: float
            for name in best_first),
          ('bound of any schedule', bound_s, None, *nothing)),
         (outcome.Panel(
-            'cdf', 'Coflow completion times', 'CCT s', 'share', tuple(
+            'log cdf', 'Coflow completion times', 'CCT s', 'share', tuple(
                 outcome.Series(name, (), tuple(found[name].cct_s.tolist()))
-                for name in best_first), log_x=True),))
+                for name in best_first)),))
 
 
 def _cells(cct_s: np.ndarray, bound_s: float) -> tuple[outcome.Cell, ...]:

@@ -56,7 +56,7 @@ class Band:
 class Panel:
     """A set of axes with its series.
 
-    :ivar kind: bars, lines, points or cdf.
+    :ivar kind: bars, lines, points, cdf, or log cdf.
     """
 
     kind: str
@@ -65,7 +65,6 @@ class Panel:
     y_label: str
     series: tuple[Series, ...]
     log_y: bool = False
-    log_x: bool = False
     bands: tuple[Band, ...] = ()
 
 

@@ -37,7 +37,7 @@ def draw(result: outcome.Outcome, directory: pathlib.Path) -> pathlib.Path:
     for i, panel in enumerate(result.panels):
         axes = figure.add_subplot(height, width, i + 1)
         {'bars': _bars, 'lines': _lines, 'points': _lines,
-         'cdf': _cdf}[panel.kind](axes, panel, colours)
+         'cdf': _cdf, 'log cdf': _cdf}[panel.kind](axes, panel, colours)
         _bands(axes, panel)
         if panel.title != result.title:
             axes.set_title(panel.title, fontsize='medium')
@@ -47,8 +47,6 @@ def draw(result: outcome.Outcome, directory: pathlib.Path) -> pathlib.Path:
             axes.set_yscale('log')
             # A deviation above the mean would pull the axis far down.
             axes.set_ylim(bottom=_least(panel) / 2)
-        if panel.log_x:
-            axes.set_xscale('log')
         axes.grid(axis='y', color='0.9')
         for handle, label in zip(*axes.get_legend_handles_labels()):
             handles.setdefault(label, handle)
@@ -114,12 +112,16 @@ def _cdf(axes: Any, panel: outcome.Panel, colours: dict[str, str]
         if series.paper:
             continue
         values = np.sort(np.asarray(series.y))
+        colour = colours[series.colour]
+        # There are ten colours, C0 to C9.
         axes.step(values, (np.arange(len(values)) + 1) / len(values),
-                  where='post', label=series.label,
-                  color=colours[series.colour])
+                  where='post', label=series.label, color=colour,
+                  linestyle='--' if len(colour) > 2 else '-')
     for series, marker in zip(_papers(panel), _MARKERS):
         axes.plot(series.x, series.y, marker, label=series.label, **_PAPER)
     axes.set_ylim(0, 1)
+    if panel.kind == 'log cdf':
+        axes.set_xscale('log')
 
 
 def _bands(axes: Any, panel: outcome.Panel) -> None:
