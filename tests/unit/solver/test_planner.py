@@ -525,3 +525,24 @@ def test_a_bound_says_what_it_is_about():
         for i, vm in enumerate(problem.vms)))
     plan = planner.plan(still)
     assert plan.bound_scope == 'this placement' and plan.gap == 0
+
+
+def test_vms_that_stay_and_never_end_take_no_search():
+    """Nothing moves, so that no work is done that a counter would count."""
+    asked = 0
+
+    def is_cancelled():
+        nonlocal asked
+        asked += 1
+        assert asked < 10_000, 'the search does not end'
+        return False
+
+    tree = cluster.Tree((cluster.Subtree('r0', 1e9, 0.0),
+                         cluster.Subtree('r1', 1e9, 1e9)),
+                        {'h0': 'r0', 'h1': 'r1'})
+    plan = planner.plan(snapshot.PlacementProblem(
+        tuple(cluster.Host(name, (2.0,), 1e9, 1e9) for name in ('h0', 'h1')),
+        tuple(cluster.Vm(f'v{j}', (1.0,), f'h{j}') for j in range(2)),
+        (coflow.Coflow.from_flows('c', 2, [(0, 1, 1e6), (1, 0, 1e6)]),),
+        tree), clock=budgets.Counter(), is_cancelled=is_cancelled)
+    assert plan.hosts == ('h0', 'h1') and math.isinf(plan.cct_s)

@@ -86,6 +86,7 @@ class Searcher:
         self.random = np.array([_mix(seed)], dtype=np.int64)
         self.order_random = random.Random(seed)
         self.movable = inst.movable
+        self.can_move = len(inst.movable) > 0 and inst.n_hosts > 1
         self.moves_done = 0
         #: Time per move in the last run, by the clock of its budget.
         self.s_per_move = 0.0
@@ -116,7 +117,7 @@ class Searcher:
         budget = budget or budgets.unlimited()
         current = start.copy()
         best, value = start.copy(), self.evaluate(start)
-        if not len(self.movable) or self.inst.n_hosts < 2:
+        if not self.can_move:
             return best, value
         if self.s_per_move:
             # A run that is cut short ends while it is hot.
@@ -214,7 +215,7 @@ class Searcher:
              moves: int, hot: float, cold: float, budget: budgets.Budget,
              enough_s: float = 0.0) -> None:
         """Run this many moves while there is time, if any can be made."""
-        if not len(self.movable) or self.inst.n_hosts < 2:
+        if not self.can_move:
             return
         best_s, fixed_s, done = np.inf, _fixed_s(graph), 0
         while done < moves and best_s > enough_s and budget.units() > 0:

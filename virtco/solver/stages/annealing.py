@@ -114,7 +114,8 @@ def rounds(state: states.State, budget: budgets.Budget) -> None:
     hosts are tied together, the local search alone finds good placements, so
     it goes on as long as there is time.
     """
-    if state.is_closed(CLOSE):
+    # A search that moves nothing takes no time, and would never end.
+    if state.is_closed(CLOSE) or not state.local.can_move:
         return
     many, share = ROUNDS, PARTITION_SHARE
     is_endless = state.task.certify
