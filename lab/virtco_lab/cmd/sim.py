@@ -20,9 +20,7 @@ from virtco import exception
 from virtco import units
 from virtco_lab.cmd import arguments
 from virtco_lab.cmd import present
-from virtco_lab.sim import cloud
 from virtco_lab.sim import groups
-from virtco_lab.sim import optimum
 from virtco_lab.sim import replay
 from virtco_lab.sim import schemes
 from virtco_lab.sim import simulation
@@ -134,6 +132,10 @@ def _errata(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     if args.trace is not None:
         return _run_trace(args)
+    # They load the planner, without which a trace begins sooner.
+    from virtco_lab.sim import cloud
+    from virtco_lab.sim import optimum
+
     if args.groups is not None:
         hosts, its_groups = groups.read(args.groups)
     else:

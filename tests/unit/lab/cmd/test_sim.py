@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from virtco_lab.cmd import sim as command
+from virtco_lab.sim import cloud
 from virtco_lab.sim import errata
 from virtco_lab.sim import simulation
 from virtco_lab.sim import traces
@@ -254,7 +255,7 @@ def test_table_2_runs_on_its_hosts_with_the_policy_asked_for(
         asked.append((hosts, its_groups, scheme.name, seed, config))
         raise command.exception.Invalid(field='a', value=1, limit='2')
 
-    monkeypatch.setattr(command.cloud, 'simulate', simulate)
+    monkeypatch.setattr(cloud, 'simulate', simulate)
     usual = command.schemes.get('virtco').order
     for words in ((), ('--policy', 'fifo', '--theta', '7', '--seed', '5')):
         assert command.main(['run', '--table2', 'dense', *words]) == 2
