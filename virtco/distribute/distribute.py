@@ -28,6 +28,9 @@ from virtco.wire import stream_address
 
 LOG = logging.getLogger(__name__)
 
+#: Names to which rates are kept though no host of that name has reported.
+MOST_UNKNOWN = 100
+
 
 class Distribute:
     """Edge modules are served by the process that leads, and by relays.
@@ -48,6 +51,7 @@ class Distribute:
         self._server: server.Server | None = None
         self._asks_for_tickets = asks_for_tickets(conf)
         self._counts = counts
+        self._unknown: set[str] = set()
         self._intake = intake.Intake(state.report, state.heard,
                                      counts.intake_failures.inc)
 
@@ -167,10 +171,21 @@ class Distribute:
                 self._intake.add_measured(host, self._measured, measurement)
 
     def _measured(self, measurement: reports.Measurement) -> None:
-        # An edge module may name anything as the other end.
-        if (self._state.live.is_known(measurement.dst)
+        if (self._is_taken(measurement.dst)
                 and self._decide.prober.done(measurement)):
             self._state.measured(measurement)
+
+    def _is_taken(self, dst: str) -> bool:
+        """Tell whether rates to a host are kept.
+
+        An edge module may name anything as the other end. A host that has not
+        reported yet is one of a few names.
+        """
+        if self._state.live.is_known(dst):
+            return True
+        if len(self._unknown) < MOST_UNKNOWN:
+            self._unknown.add(dst)
+        return dst in self._unknown
 
     def _told(self, name: str, message: messages.PeerSaid) -> None:
         """Pass a peer's message on to the room that it concerns."""

@@ -178,10 +178,14 @@ def test_measurements_are_kept_where_the_prober_says_so(one, keeps):
     assert taken_in(one) == ([('measured', TRAIN)] if keeps else [])
 
 
-def test_nobody_measures_to_a_host_that_is_not_known(one):
-    one._doors().said('h1', messages.Measured(
-        made.measurement('h1', 'made-up', 1e9)), b'')
-    assert taken_in(one) == []
+def test_few_names_of_hosts_that_are_not_known_are_kept(one):
+    made_up = [made.measurement('h1', f'made-up-{number}', 1e9)
+               for number in range(distribute.MOST_UNKNOWN + 1)]
+    for measurement in [*made_up, made_up[0], TRAIN]:
+        one._doors().said('h1', messages.Measured(measurement), b'')
+        taken_in(one)
+    assert one.said == [('measured', measurement) for measurement in (
+        *made_up[:-1], made_up[0], TRAIN)]
 
 
 def test_measurements_of_one_host_keep_nobody_waiting(one):
