@@ -28,7 +28,7 @@ PAIR = snapshot.PlacementProblem(
 
 
 def test_no_bound_is_above_the_optimum_and_no_placement_is_missed():
-    found = constraints.run(100_000 if IS_FULL else 2000, 50_000, 0.05)
+    found = constraints.run(100_000 if IS_FULL else 1000, 50_000, 0.05)
     assert found['faults'] == [] and found['unsound'] == 0
     assert found['worst_ratio'] < 1.5
     assert found['above_1_percent'] <= found['problems'] / 200
