@@ -21,13 +21,13 @@ GROUP = 'virtco.policies'
 class Guarded:
     """Policy of one's own whose failures harm nobody.
 
-    Where it fails, coflows are served by the least remaining time; the log
-    has the first failure of a row.
+    Without its order, coflows are served by the least remaining time. The log
+    has the first of several failures of a method.
     """
 
     def __init__(self, policy: own_policy.Policy):
         self._policy = policy
-        self._failed = False
+        self._failing: set[str] = set()
 
     def order(self, coflows: Sequence[own_policy.Unfinished]
               ) -> list[own_policy.Unfinished]:
@@ -35,25 +35,27 @@ class Guarded:
         try:
             found = own_policy.ordered(self._policy, coflows)
         except Exception:
-            self._tell()
+            self._tell('order')
             return sorted(coflows, key=lambda c: c.alone_s / c.weight)
-        self._failed = False
+        self._failing.discard('order')
         return found
 
     def rates(self, coflows: Sequence[own_policy.Unfinished]
               ) -> Sequence[float]:
         """Return the share of its speed alone that each coflow has."""
         try:
-            return own_policy.shares(self._policy, coflows)
+            found = own_policy.shares(self._policy, coflows)
         except Exception:
-            self._tell()
+            self._tell('rates')
             return [0.0] * len(coflows)
+        self._failing.discard('rates')
+        return found
 
-    def _tell(self) -> None:
-        if not self._failed:
-            LOG.exception('The installed policy failed; coflows are served by '
-                          'the least remaining time.')
-        self._failed = True
+    def _tell(self, method: str) -> None:
+        if method not in self._failing:
+            LOG.exception('The %s of the installed policy failed: coflows are '
+                          'served without.', method)
+        self._failing.add(method)
 
 
 def named(order: str) -> str | policies.Policy:

@@ -68,10 +68,20 @@ def test_a_policy_that_fails_harms_nobody(caplog):
     for _ in range(2):
         assert [c.number for c in guarded.order(COFLOWS)] == [1, 2, 0]
         assert guarded.rates(COFLOWS) == [0.0] * 3
-    assert caplog.text.count('The installed policy failed') == 1
+    assert caplog.text.count('order of the installed policy failed') == 1
+    assert caplog.text.count('rates of the installed policy failed') == 1
     policy.is_broken = False
     assert guarded.order(COFLOWS) == COFLOWS
     assert guarded.rates(COFLOWS) == [0.5] * 3
     policy.is_broken = True
     guarded.order(COFLOWS)
-    assert caplog.text.count('The installed policy failed') == 2
+    assert caplog.text.count('order of the installed policy failed') == 2
+
+
+def test_rates_that_fail_beside_an_order_are_told_once(caplog):
+    guarded = own_policies.Guarded(Broken())
+    guarded._policy.order = lambda coflows: coflows
+    for _ in range(3):
+        assert guarded.order(COFLOWS) == COFLOWS
+        assert guarded.rates(COFLOWS) == [0.0] * 3
+    assert caplog.text.count('of the installed policy failed') == 1

@@ -15,7 +15,8 @@ class State(NamedTuple):
 
     :ivar bound: bottleneck time at scale 1, seconds.
     :ivar left: number of flows that have not ended.
-    :ivar whole_s: bottleneck time when the coflow became active.
+    :ivar whole_s: bottleneck time when the coflow became active; its place in
+        the order of a policy of one's own.
     :ivar arrival_s: time at which it became active.
     :ivar served_s: time at which it last completed a quantum of service.
     :ivar credit_s: seconds of service since then.
