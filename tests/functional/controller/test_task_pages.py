@@ -134,6 +134,10 @@ class Cloud(samples.Cloud):
             edge.report()
         if status == 'planned':
             edges[0].wait_class(self.coflow('sort')['id'])
+            # A coflow with one VM in place is ranked first, without a rate.
+            harness.wait_for(lambda: all(
+                self.coflow(name)['rate_bps'] for name in ('sort', 'copy')),
+                'rates of both coflows')
 
 
 class First(Cloud):
