@@ -26,6 +26,7 @@ from virtco_lab.emulation import capability
 from virtco_lab.emulation import demo
 from virtco_lab.emulation import display
 from virtco_lab.emulation import extent
+from virtco_lab.emulation import gap
 from virtco_lab.emulation import hinted
 from virtco_lab.emulation import measured
 from virtco_lab.emulation import mpi
@@ -45,7 +46,7 @@ _MAX_RATE_BPS = 1e9
 _RATE_BPS = 50e6
 _DEFAULT_SLOW_HOST = 'h1'
 _TEST_CASES: Mapping[str, extent.Figure] = collections.ChainMap(
-    hinted.FIGURES, reproduce.FIGURES)
+    hinted.FIGURES, reproduce.FIGURES, gap.FIGURES)
 #: Options that only test cases have, and their values by default.
 _OF_TEST_CASES = {'hosts': 8, 'first_seed': 0, 'shape': 'medium'}
 _ALL = 'all'

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Workloads of VirtCO's test cases 1 to 6 on the emulated testbed.
+"""Workloads of VirtCO's test cases 1 to 6, and of the gap, on the testbed.
 
 From 18 hypervisors on they have the paper's size: 12 slots, Table 2's widths.
 Below: 6 slots, applications of 4, 4 and 9 VMs, and 4 groups where the paper
@@ -12,6 +12,8 @@ from collections.abc import Sequence
 import dataclasses
 import pathlib
 import types
+
+import numpy as np
 
 from virtco import exception
 from virtco.model import cluster
@@ -37,6 +39,11 @@ _N_GROUPS = {True: 20, False: 4}
 LENGTHS_GB = (0.5, 1.0, 2.0)
 SKEWS_GB = (0.2, 1.0, 3.0)
 _SWEPT_SHAPE = 'medium'
+#: Few coflows on few hosts, so that the optimum can be proven.
+GAP = 'virtco-gap'
+#: VMs of each coflow, by their number: together about the slots that are free.
+_GAP_WIDTHS = {3: 5, 4: 4, 5: 3}
+_GAP_SIZES_GB = (4.0, 32.0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -113,6 +120,8 @@ def cells(case: str, shapes: Sequence[str], scale: Scale) -> list[Cell]:
     if case == 'virtco-case1':
         return [Cell(case, row.name, shape, True)
                 for shape in shapes for row in workloads.TABLE2]
+    if case == GAP:
+        return [Cell(case, '', 'dense', True)]
     if case == 'virtco-case2':
         return [Cell(case, '', shape, background)
                 for background in (False, True) for shape in shapes]
@@ -178,9 +187,24 @@ def check_room(cell: Cell, scale: Scale, seed: int) -> None:
 
 def _coflows(cell: Cell, scale: Scale, seed: int
              ) -> list[coflow_model.Coflow]:
+    if cell.case == GAP:
+        return _gap_coflows(seed)
     if cell.case in ('virtco-case1', 'virtco-case2'):
         return list(workloads.table2(
             seed=seed, shape=cell.shape, scale_width=scale.width_factor))
     return paper.swept_coflows(seed, cell.shape, paper.swept_sizes(
         cell.case, float(cell.setting), _MIDDLE_WIDTH[scale.is_paper]),
         _N_GROUPS[scale.is_paper])
+
+
+def _gap_coflows(seed: int) -> list[coflow_model.Coflow]:
+    """Draw three to five coflows, half of them shuffles."""
+    rng = np.random.default_rng([seed, 9])
+    n_coflows = 3 + seed % 3
+    least, most = _GAP_SIZES_GB
+    sizes_bytes = 1e9 * least * (most / least) ** rng.uniform(size=n_coflows)
+    return [workloads.draw(
+        f'c{number}', rng, n_vms=_GAP_WIDTHS[n_coflows], shape='dense',
+        shuffle=number % 2 == 0, size_bytes=float(size_bytes),
+        length_bytes=float(size_bytes) / 2)
+        for number, size_bytes in enumerate(sizes_bytes)]

@@ -47,6 +47,10 @@ RUN_S = 6.0
 MOST_WAITED = 0.25
 #: Most tries of a run; after them the one that waited least counts.
 MOST_TRIES = 3
+#: Schemes by test case, where not :data:`SCHEMES` are compared.
+_SCHEMES_OF = {'virtco-case2': ALL_SCHEMES, cases.GAP: (
+    'baseline', 'fs-ta', 'sebf-r', 'sebf-ta', 'sincronia', 'virtco-tcp',
+    'virtco')}
 RANDOM = 'random'
 _LOCAL_BYTES = 2 ** 20
 _DIGITS = 5
@@ -72,6 +76,7 @@ class Run:
         start.
     :ivar tries: runs of which this is the one that counts.
     :ivar timeline: bytes of each coflow that arrived, per ``bin_s``.
+    :ivar hosts: host of each VM, by coflow.
     """
 
     key: str
@@ -92,6 +97,7 @@ class Run:
     tries: int = 1
     bin_s: float = 0.0
     timeline: tuple[tuple[int, ...], ...] = ()
+    hosts: tuple[tuple[str, ...], ...] = ()
 
     @property
     def name(self) -> str:
@@ -271,7 +277,8 @@ def _made(cell: cases.Cell, name: str, seed: int, scale: cases.Scale,
               for label, one, other in pairs),
         stretch, found.placing_s, found.waited_fraction, found.busy_fraction,
         tuple(round(share, _DIGITS) for share in found.edge_cpu.values()),
-        found.retransmits, bin_s=found.bin_s, timeline=found.timeline)
+        found.retransmits, bin_s=found.bin_s, timeline=found.timeline,
+        hosts=tuple(found.hosts.values()))
 
 
 def _stretched(group: scenario.Group, stretch: float) -> scenario.Group:
@@ -281,7 +288,7 @@ def _stretched(group: scenario.Group, stretch: float) -> scenario.Group:
 
 def schemes_of(case: str) -> tuple[str, ...]:
     """Return the names of the schemes that a test case compares."""
-    return ALL_SCHEMES if case == 'virtco-case2' else SCHEMES
+    return _SCHEMES_OF.get(case, SCHEMES)
 
 
 def scheme_of(name: str) -> schemes.Scheme:

@@ -52,6 +52,7 @@ SCHEMES = {scheme.name: scheme for scheme in (
     Scheme('fs-ta', 'FS-TA', 'min-cut', 'fair'),
     Scheme('sebf-ta-greedy', 'SEBF-TA (greedy)', 'choreo', 'sebf'),
     Scheme('sebf-ta', 'SEBF-TA (min-cut)', 'min-cut', 'sebf'),
+    Scheme('sincronia', 'Sincronia (min-cut)', 'min-cut', 'sincronia'),
     Scheme('virtco-printed', 'VirtCO as printed', 'virtco-printed', 'mrtf'),
     Scheme('virtco-isolated', 'VirtCO, full bandwidth', 'virtco', 'mrtf',
            snapshot.Objective.ISOLATED),

@@ -12,9 +12,11 @@ from tests.unit.lab.emulation import drawing
 from virtco import exception
 from virtco_lab.emulation import cases
 from virtco_lab.emulation import extent
+from virtco_lab.emulation import gap
 from virtco_lab.emulation import measure
 from virtco_lab.emulation import reproduce
 from virtco_lab.emulation import results
+from virtco_lab.sim import schemes
 from virtco_lab.sim import workloads
 from virtco_lab.sim.figures import document
 from virtco_lab.sim.figures import virtco as paper
@@ -132,6 +134,23 @@ def test_a_table_tells_the_distance_and_is_recorded(bench, tmp_path):
     assert len(kept['runs']) == len(result.rows)
     assert '``a command``: commit c0ffee, some machine.' in (
         tmp_path / 'emulated-virtco-case2.inc').read_text()
+
+
+def test_the_gap_is_the_product_of_its_parts(bench, tmp_path):
+    result = gap.FIGURES['virtco-gap'](
+        _options(tmp_path, seeds=(0, 2), n_hosts=6), _Display())
+    assert [row[0] for row in result.rows] == [
+        schemes.get(name).label for name in measure.schemes_of(cases.GAP)]
+    *parts, whole = result.panels[0].series
+    for placement, order, enforcement, product in zip(
+            *(series.y for series in (*parts, whole)), strict=True):
+        assert placement * order * enforcement == pytest.approx(product)
+        # Every scheme has the same hosts here, which are not the best.
+        assert 1 < placement == pytest.approx(parts[0].y[0])
+        assert order >= 1 - 1e-3
+    assert parts[1].y[0] > 1.05 > parts[1].y[-1]
+    assert len(result.runs['runs']) == 2 * len(result.rows)
+    assert 'for 2 of 2 seeds' in ' '.join(result.notes)
 
 
 def _runs(cell, name, seeds, scale):
