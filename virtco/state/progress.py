@@ -127,7 +127,10 @@ class Progress:
             if delta.coflow_id in strange:
                 continue
             urgent |= self._credit(state.host, delta, since_s, now_s)
-        rows = list(state.peers.take(state.report))
+        # A host may report a port of any VM.
+        of_vm = self._addresses.of_vm
+        rows = [row for row in state.peers.take(state.report)
+                if row[0] in of_vm and of_vm[row[0]][0] == state.host]
         self._profile_peers(rows)
         self._unhinted.take(state.host, rows, since_s, now_s)
         return self._credit_pairs(state, since_s, now_s) or urgent

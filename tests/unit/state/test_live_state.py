@@ -113,6 +113,23 @@ def test_what_vms_send_beside_their_coflow_is_in_their_profile(state):
     assert state.take_profiles() == {}
 
 
+def test_only_the_host_of_a_vm_tells_what_it_sent(state):
+    ports = [{'vm': f'g-{row}', 'dev': f'tap{row}',
+              'mac': '02:00:00:00:00:01', 'ips': [f'10.0.0.{row}']}
+             for row in range(3)]
+    state.intake('h0', peers(ports[:1]), 1.0)
+    for now_s, size in enumerate((0, 4000), 2):
+        state.intake('h2', peers(ports, r1=size), float(now_s))
+    assert state.take_profiles() == {}
+    state.intake('h0', peers(ports[:1], r1=7), 4.0)
+    state.intake('h1', report(ports=ports[1:2]), 5.0)
+    state.intake('h0', peers(ports[:1], r1=12), 6.0)
+    assert state.take_profiles() == {'g': {(0, 1): 12.0}}
+    state.intake('h2', peers(ports, r1=9000), 7.0)
+    assert not any(sent.sent_bytes == 5000 for sent
+                   in state._progress._unhinted._sent.values())
+
+
 def test_what_a_coflow_loads_follows_its_members(state):
     coflow = state._groups.coflows['c']
     assert dict(coflow.load.out_bytes) == {'h0': 150, 'h1': 25}
