@@ -311,10 +311,10 @@ class HostCounters:
             report.rdma_received_bytes and self._step(
                 '/received', report.rdma_received_bytes))
 
-    def forget(self, coflow_id: str) -> None:
-        """Drop the counters of a coflow that is over."""
+    def forget(self, coflow_ids: Set[str]) -> None:
+        """Drop the counters of coflows that are over."""
         for key in [key for key in self.values
-                    if key.partition('/')[0] == coflow_id]:
+                    if key.partition('/')[0] in coflow_ids]:
             del self.values[key]
 
     def tidy(self, report: reports.Report,

@@ -149,13 +149,14 @@ class Progress:
                     or coflow_id in state.counters.before):
                 continue
             found.add(coflow_id)
-            # Counters of this refused report are no base for the next one.
-            state.counters.forget(coflow_id)
             if counters.sent_bytes or counters.backlog_bytes:
                 self._tell(
                     tracked, 'report_refused', state.host,
                     f'reports bytes of coflow {coflow_id}, none of whose VMs '
                     'is or was there: refused')
+        if found:
+            # Counters of this refused report are no base for the next one.
+            state.counters.forget(found)
         return found
 
     def _may_return(self, coflow_id: str, host: str) -> bool:
@@ -397,4 +398,4 @@ class Progress:
             return
         self._groups.end(tracked)
         for host in tracked.route.pairs.hosts & self._hosts.keys():
-            self._hosts[host].counters.forget(tracked.coflow_id)
+            self._hosts[host].counters.forget({tracked.coflow_id})

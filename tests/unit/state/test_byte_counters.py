@@ -85,7 +85,7 @@ def test_a_class_that_went_and_came_is_not_counted_twice():
     counters.update(report(uplink=100))
     assert flat(counters.update(report(a=110, uplink=110))) == (
         {('a', None): 10}, 0)
-    counters.forget('a')
+    counters.forget({'a'})
     assert 'a' not in counters.values
 
 
