@@ -116,7 +116,6 @@ class State:
         with self._loading:
             self.tell_leader = None
             self.load()
-        with self._lock:
             self._stale_all = self._is_behind = True
         # Read before edge modules report: their bytes add to the stored
         # counts.
@@ -184,6 +183,11 @@ class State:
 
         :raises virtco.exception.DatabaseUnavailable: and they are read later.
         """
+        # An older read must not come after a newer one.
+        with self._loading:
+            self._refresh()
+
+    def _refresh(self) -> None:
         with self._lock:
             groups, self._stale = self._stale, set()
             everything = self._stale_all or len(groups) > MOST_GROUPS

@@ -2,6 +2,8 @@
 
 """The door of the room: what is read again, written down and told whom."""
 
+import threading
+
 import pytest
 import sqlalchemy as sa
 
@@ -277,6 +279,36 @@ def test_an_end_that_is_written_during_a_read_is_one(groups, monkeypatch,
     bench.state.refresh()
     assert bench.coflows() == set()
     assert not any(row.is_live for row in bench.rows(models.Coflow))
+
+
+def test_a_read_before_a_takeover_does_not_follow_it(monkeypatch, tmp_path):
+    database = db_session.Database(f'sqlite:///{tmp_path}/db')
+    migration.upgrade(database)
+    bench, follower = Bench(database), Bench(database, leads=False)
+    bench.group()
+    bench.state.refresh()
+    read, has_read, goes_on = (state.db_groups.living_coflows,
+                               threading.Event(), threading.Event())
+
+    def slow(session, only):
+        found = read(session, only)
+        if threading.current_thread() is loop:
+            has_read.set()
+            goes_on.wait(0.3)
+        else:
+            goes_on.set()
+            loop.join()
+        return found
+
+    monkeypatch.setattr(state.db_groups, 'living_coflows', slow)
+    loop = threading.Thread(target=follower.state.refresh)
+    loop.start()
+    has_read.wait(60)
+    bench.state.live.intake('h1', known.report(20, coflow_id='c-p-a'), 1.0)
+    bench.state.flush()
+    follower.state.lead()
+    follower.state.stop()
+    assert follower.state.live.status('c-p-a').sent_bytes == pytest.approx(20)
 
 
 def test_what_was_measured_a_while_ago_is_read_if_it_was_written_late(
