@@ -211,7 +211,9 @@ class Connection(asyncio.Protocol):
         self._hub.resumed(self)
 
     def data_received(self, data: bytes) -> None:
-        """Handle whole frames; an idle heartbeat takes a shorter way."""
+        """Handle whole frames; an idle heartbeat takes a shorter way, and no
+        second one before the next turn.
+        """
         self.heard_s = self._hub.clock()
         if data == _HEARTBEAT and (seat := self._resting()) is not None:
             # All that thousands of idle edges ever say.
@@ -269,7 +271,8 @@ class Connection(asyncio.Protocol):
         """Find the seat for which these bytes are a whole heartbeat frame."""
         seat = self.seat
         if (seat is None or seat.session.report is None
-                or not self._reader.is_empty() or self._is_closing()):
+                or not self._reader.is_empty() or self._is_closing()
+                or self._hub.has_rested(seat.host)):
             return None
         return seat
 

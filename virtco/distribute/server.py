@@ -470,6 +470,10 @@ class Server(LoopThread):
         """Note that the last report of a seat still holds."""
         self._heard.add(seat.host)
 
+    def has_rested(self, host: str) -> bool:
+        """Tell whether a host rested since the last turn."""
+        return host in self._heard
+
     async def _turn(self) -> None:
         """Hand out trains each turn, since rounds begin by time, and pass on
         heartbeats together.

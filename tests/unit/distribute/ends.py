@@ -112,6 +112,9 @@ class Hub:
         self.charged.append((host, size_bytes, cpu_s))
         return self.waits_s.pop(0) if self.waits_s else 0.0
 
+    def has_rested(self, host):
+        return ('rests', host) in self.notes
+
     def __getattr__(self, kind):
         if kind not in ('opened', 'left', 'heard', 'rests', 'joined', 'told',
                         'closed', 'resumed', 'refused'):

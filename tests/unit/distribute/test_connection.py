@@ -151,6 +151,19 @@ def test_what_an_edge_module_says_is_charged_to_its_host(run):
     assert edge.hub.charged == [('h1', len(one), 1) for one in said]
 
 
+def test_a_second_heartbeat_of_a_turn_is_charged(edge):
+    report = made.report()
+    edge.say('report', report=report)
+    edge.hub.take()
+    edge.hub.charged.clear()
+    for _ in range(3):
+        edge.say('heartbeat')
+    heartbeat = ends.payload_of('heartbeat')
+    assert edge.hub.charged == [('h1', len(heartbeat), 0.0)] * 2
+    assert edge.hub.take() == [('rests', 'h1')] + [
+        ('heard', 'h1', session.Report(report, False), heartbeat)] * 2
+
+
 def test_what_is_refused_is_charged_too(run):
     """It was decoded, and its host comes back with the next."""
     edge = run(ends.End)

@@ -289,6 +289,7 @@ def test_one_whose_report_holds_is_noted(make):
     site = make()
     site.server.rests(sites.Seat('h1'))
     assert site.server._heard == {'h1'}
+    assert site.server.has_rested('h1') and not site.server.has_rested('h2')
 
 
 def test_one_host_is_told_if_it_is_here(make):
