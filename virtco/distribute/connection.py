@@ -103,6 +103,8 @@ class Peer:
     def take(self, payload: bytes) -> None:
         """Take a message of the process itself or of a host it speaks for.
 
+        A host that owes is paused by its relay, which the others share.
+
         :raises virtco.exception.VirtcoException: for an invalid message.
         """
         if not frames.is_enveloped(payload):
@@ -112,6 +114,7 @@ class Peer:
         if not inner:
             self.drop(host)
             return
+        began_s = self._hub.cpu_clock()
         try:
             message = messages.decode(inner)
             if isinstance(message, messages.Hello):
@@ -125,6 +128,11 @@ class Peer:
                 seat.take(message, inner)
         except exception.VirtcoException as error:
             self.refuse(host, str(error))
+        wait_s = self._hub.charge(host, len(inner),
+                                  self._hub.cpu_clock() - began_s)
+        if wait_s > 0:
+            self.connection.write(frames.enveloped(
+                host, messages.pack(messages.Pause(wait_s))))
 
     def _seat(self, host: str, message: messages.Said) -> None:
         """Open a seat for a relay's edge module, by its hello."""
@@ -235,7 +243,7 @@ class Connection(asyncio.Protocol):
                 finally:  # a refused message was decoded, too
                     wait_s = self._charge(len(payload), began_s)
                 if wait_s > 0:
-                    self._pause(max(PAUSE_S, wait_s))
+                    self.pause(wait_s)
                     return
         except exception.VirtcoException as error:
             self.refuse(str(error))
@@ -250,13 +258,15 @@ class Connection(asyncio.Protocol):
     def _is_closing(self) -> bool:
         return self._transport is None or self._transport.is_closing()
 
-    def _pause(self, wait_s: float) -> None:
-        if self._transport is None or self._transport.is_closing():
+    def pause(self, wait_s: float) -> None:
+        """Read nothing for so long, unless a pause is under way."""
+        if (self._transport is None or self._transport.is_closing()
+                or self.is_paused):
             return
         self._transport.pause_reading()
         self.is_paused = True
         self._pause_timer = asyncio.get_running_loop().call_later(
-            wait_s, self._read_on)
+            max(PAUSE_S, wait_s), self._read_on)
 
     def _read_on(self) -> None:
         """Take the messages that came before the pause."""

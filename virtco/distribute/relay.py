@@ -36,6 +36,7 @@ class _Kind(msgspec.Struct, frozen=True):
     type: str
     generation: int = 0
     why: str = ''
+    wait_s: float = 0.0
 
 
 _KIND = msgspec.json.Decoder(_Kind)
@@ -137,6 +138,8 @@ class Relay:
             self._server.changed([host])
         elif kind.type == 'refused':
             self._server.seats()[host].refuse(kind.why)
+        elif kind.type == 'pause':
+            self._server.seats()[host].connection.pause(kind.wait_s)
         else:
             self._server.pass_on(host, frames.frame(payload))
 

@@ -203,6 +203,12 @@ class Resend(msgspec.Struct, frozen=True, tag='resend'):
     """Asks for a whole report."""
 
 
+class Pause(msgspec.Struct, frozen=True, tag='pause'):
+    """Tells a relay to read nothing of a host for a time."""
+
+    wait_s: float
+
+
 Told = Welcome | Alive | Policy | Probe | Resend | Refused
 PeerTold = Welcome | Alive | Refused | Asked
 _ENCODER = msgspec.json.Encoder()

@@ -227,6 +227,13 @@ def test_who_owes_still_goes_on_to_owe(edge, run):
     assert edge.connection.is_paused and not edge.transport.is_reading
 
 
+def test_a_pause_is_not_cut_short(edge, run):
+    run(paused, edge, [7.0], acks(1, 2))
+    timer = edge.connection._pause_timer
+    run(edge.connection.pause, 0.0)
+    assert edge.connection._pause_timer is timer
+
+
 def test_a_pause_ends_with_its_connection(edge, run):
     run(paused, edge, [7.0], acks(1, 2))
     edge.connection.connection_lost(None)

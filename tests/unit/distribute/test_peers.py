@@ -141,6 +141,26 @@ def test_a_host_that_breaks_the_protocol_is_refused_alone(relay):
     assert relay.transport.end is None
 
 
+def test_a_host_of_a_relay_that_owes_is_paused_alone(relay):
+    """By its own name, whether or not what it says is taken."""
+    relay.hello_for('h1')
+    relay.hello_for('h2')
+    relay.hub.charged.clear()
+    relay.hub.waits_s = [7.0, 0.0, 8.0]
+    for host, values in (('h1', {'generation': 1}), ('h2', {'generation': 1}),
+                         ('h1', {})):
+        relay.say_for(host, 'ack', **values)
+    assert relay.hub.charged == [
+        (host, len(ends.payload_of('ack', **values)), 0.0)
+        for host, values in (('h1', {'generation': 1}),
+                             ('h2', {'generation': 1}), ('h1', {}))]
+    first, refused, last = relay.take()
+    assert first == ('h1', {'type': 'pause', 'wait_s': 7.0})
+    assert refused[1]['type'] == 'refused'
+    assert last == ('h1', {'type': 'pause', 'wait_s': 8.0})
+    assert not relay.connection.is_paused and relay.transport.is_reading
+
+
 def test_a_seat_of_a_relay_is_refused_without_its_connection(relay):
     relay.hello_for('h1')
     relay.hub.take()

@@ -61,6 +61,7 @@ class Link:
     def __init__(self, address='10.0.0.1'):
         self.address, self.is_writable = address, True
         self.peer, self.seats, self.told, self.why = None, [], [], None
+        self.paused_s = None
 
     def write(self, frame):
         (payload,) = frames.Reader().feed(frame)
@@ -68,6 +69,9 @@ class Link:
 
     def refuse(self, why):
         self.why = why
+
+    def pause(self, wait_s):
+        self.paused_s = wait_s
 
     def take(self):
         told, self.told = self.told, []
@@ -195,6 +199,14 @@ def test_one_that_the_leader_refuses_is_let_go(site):
     site.hear('h2', 'refused', why='too old', leader='')
     assert other.why == 'too old' and link.why is None
     site.hear('h3', 'refused', why='too old', leader='')
+
+
+def test_one_that_owes_the_leader_is_not_read(site):
+    link, other = site.connect('h1'), site.connect('h2')
+    link.take()
+    site.hear('h1', 'pause', wait_s=7.5)
+    site.hear('h3', 'pause', wait_s=8.0)
+    assert (link.paused_s, other.paused_s, link.take()) == (7.5, None, [])
 
 
 def test_one_that_comes_back_begins_again(site):
