@@ -224,12 +224,16 @@ class Orders:
                 del self._new[group]
         for group in due:
             hosts = self._live.hosts_of_group(group)
-            due_hosts = to_check(hosts, self._checked_lately())
             try:
+                due_hosts = to_check(hosts, self._checked_lately())
                 if len(due_hosts) > 1:
                     self.check(due_hosts, trigger='launch')
             except exception.Invalid as error:
                 LOG.warning('No check at launch: %s', error)
+            except exception.DatabaseUnavailable:
+                # Groups that were checked already are not checked again.
+                self.planned(due)
+                raise
 
     def _checked_lately(self) -> set[str]:
         """Return the hosts that were checked lately or are about to be."""
