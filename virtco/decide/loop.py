@@ -161,6 +161,9 @@ class Loop(threading.Thread):
         live.keep_limits(found.limits())
         n_changed = self._publisher.publish({host: found.of_host[host]
                                              for host in found.changed})
+        # Hosts may have been forgotten while this was computed.
+        self._publisher.forget({host for host in found.changed
+                                if not live.is_known(host)})
         # Last, as the next changes are those since the published ones.
         self.policies = found
         self._metrics.policy_changes.inc(n_changed)

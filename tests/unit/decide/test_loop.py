@@ -162,6 +162,23 @@ def test_nothing_is_published_before_all_that_was_written_down_is_read(
     assert controller._policies.generations().keys() == {'h0'}
 
 
+def test_who_is_forgotten_meanwhile_has_no_policy(controller, monkeypatch):
+    found, compute = controller.decide.loop, policy_documents.compute
+    found.run_once()
+    for host in ('h0', 'h9'):
+        controller.state.report(host, REPORT)
+
+    def forgetting(*args):
+        policies = compute(*args)
+        controller.state.forget_hosts({'h9'})
+        return policies
+
+    monkeypatch.setattr(policy_documents, 'compute', forgetting)
+    found.run_once()
+    assert found.policies.of_host.keys() == {'h0', 'h9'}
+    assert controller.decide.publisher.generations().keys() == {'h0'}
+
+
 def test_the_next_policies_keep_the_minors_and_limits_of_these(
         controller, monkeypatch):
     found, live = controller.decide.loop, controller.state.live
