@@ -128,7 +128,8 @@ class Adviser:
                  budget: budgets.Budget) -> wire.Move | None:
         """Find the best move of one VM of a group; None if none pays.
 
-        The move is taken from ``free``, so that the next group sees it.
+        The next group does not see the target's room in ``free`` any more,
+        nor the room that will be free: moves may begin in any order.
         """
         members = sorted(group.members, key=lambda member: member.row_index)
         coflows = sorted(group.coflows, key=lambda coflow: coflow.position)
@@ -179,10 +180,10 @@ class Adviser:
         if move is None:
             return None
         member = placed[move.vm_index]
-        for host, sign in ((move.source, 1), (move.target, -1)):
-            if host in free:
-                free[host] = tuple(have + sign * need for have, need in zip(
-                    free[host], _demand(member)))
+        if move.target in free:
+            free[move.target] = tuple(
+                have - need for have, need in zip(free[move.target],
+                                                  _demand(member)))
         return wire.Move(
             instance_uuid=member.instance_uuid or '', row=member.row_index,
             group=group.group.id, group_name=group.group.name,

@@ -113,7 +113,7 @@ def test_how_often_what_is_left_is_sent(coflows, n):
 
 
 def test_one_group_takes_the_room_and_the_next_what_is_left():
-    """The larger one is looked at first, and leaves its old room behind."""
+    """The larger one is looked at first."""
     moves = Moves({'h1': (1.0, 9.0, 9.0)})
     moves.group('small', tm='[[0,1,1e10]]', size_bytes=1e10)
     moves.group('large')
@@ -122,13 +122,24 @@ def test_one_group_takes_the_room_and_the_next_what_is_left():
     # Its old place is too small for a VM of the other group,
     moves.free = {'h1': (1.0, 9.0, 9.0), 'h0': (0.0, 0.0, 0.0)}
     assert len(moves.adviser.look()) == 1
-    # unless there was some room beside it.
+    # and nothing moves there before it is free.
     moves.free = {'h1': (1.0, 9.0, 9.0), 'h0': (0.0, 1.0, 0.0)}
-    first, second = moves.adviser.look()
+    (first,) = moves.adviser.look()
     assert (first['group_name'], first['to_host']) == ('large', 'h1')
+    with moves.database.writer() as session:
+        session.get(models.Member, ('p-large', 0)).host = 'h1'
+    moves.free = {'h1': (0.0, 7.0, 6.0), 'h0': (1.0, 3.0, 3.0)}
+    (second,) = moves.adviser.look()
     assert (second['group_name'], second['host'], second['to_host']) == (
         'small', 'h1', 'h0')
-    # What pays most comes first.
+
+
+def test_what_pays_most_comes_first():
+    moves = Moves({'h1': (2.0, 9.0, 9.0)})
+    moves.group('small', tm='[[0,1,1e10]]', size_bytes=2e11)
+    moves.group('large')
+    first, second = moves.adviser.look()
+    assert (first['group_name'], second['group_name']) == ('large', 'small')
     assert first['saved_s'] > second['saved_s']
 
 
