@@ -29,6 +29,11 @@ from virtco.leadership import lock as locks
 
 LOG = logging.getLogger(__name__)
 
+#: A takeover hangs whose thread uses less than MOVES_S of processor time in
+#: HANGS_S: no statement of the database takes as long.
+HANGS_S = 10.0
+MOVES_S = 0.01
+
 
 class Elector:
     """Thread that takes over when no process leads, and beats while it leads.
@@ -230,16 +235,25 @@ class Elector:
             LOG.exception('This process cannot lead.')
             raise exception.Deposed(epoch=epoch) from None
 
-
     @contextlib.contextmanager
     def _beating(self, epoch: int) -> Iterator[None]:
         """Write the beat meanwhile: reading all may take longer than a lease,
-        and the next one that took over would need as long.
+        and the next one that took over would need as long. A takeover that
+        hangs beats no more, so that its lease ends.
         """
         is_over = threading.Event()
+        cpu_clock = time.pthread_getcpuclockid(threading.get_ident())
 
         def beat() -> None:
+            moved_s, spent_s = self._clock(), 0.0
             while not is_over.wait(self._lease_s / locks.TURNS_PER_LEASE):
+                now_s, used_s = self._clock(), time.clock_gettime(cpu_clock)
+                if used_s - spent_s >= MOVES_S:
+                    moved_s, spent_s = now_s, used_s
+                elif now_s - moved_s >= HANGS_S:
+                    LOG.error('This process hangs while it begins to lead, '
+                              'and leaves it to another one.')
+                    return
                 # An error comes again in the next turn, which tells it.
                 with contextlib.suppress(Exception):
                     self._beat(epoch)

@@ -2,6 +2,7 @@
 
 """Who leads, with clocks and locks that the test moves."""
 
+import threading
 import time
 
 import pytest
@@ -150,6 +151,40 @@ def test_who_needs_long_to_begin_is_not_followed_meanwhile(site):
     beat = site.seen().beat
     time.sleep(0.1)
     assert site.seen().beat == beat
+
+
+def test_who_hangs_while_it_begins_is_followed(site, monkeypatch, caplog):
+    monkeypatch.setattr(elector, 'HANGS_S', 0.3)
+    end = threading.Event()
+    one = elector.Elector(site.database, Lock('a'), 0.1,
+                          on_lead=lambda epoch: end.wait(60))
+    thread = threading.Thread(target=one.turn)
+    thread.start()
+    try:
+        patience.wait_for(lambda: 'hangs' in caplog.text, 'the end of beats')
+        assert site.seen().beat >= 2 and not end.is_set()
+        second = site.make('b')
+        start(second)
+        site.turns(4, second)
+        assert site.led == [('b', 2)]
+    finally:
+        end.set()
+        thread.join()
+    one.turn()
+    assert not one.is_current()
+
+
+def test_who_reads_for_long_does_not_hang(site, monkeypatch):
+    monkeypatch.setattr(elector, 'HANGS_S', 0.3)
+
+    def read_all(epoch):
+        end_s = time.thread_time() + 0.5
+        while time.thread_time() < end_s:
+            pass
+        beat = site.seen().beat
+        patience.wait_for(lambda: site.seen().beat > beat, 'a beat')
+
+    start(elector.Elector(site.database, Lock('a'), 0.1, on_lead=read_all))
 
 
 def test_one_of_many_takes_over(site):
