@@ -68,7 +68,8 @@ class CoflowFilter(filters.BaseHostFilter):
             return hosts
         if answer.get('refused') is not None:
             LOG.warning('Instance %s finds no valid host: %s',
-                        spec.instance_uuid, answer.get('why'))
+                        spec.instance_uuid,
+                        exception.escaped(answer.get('why', '')))
             return []
         request.keep(spec, hosts, answer)
         if answer.get('allowed') is None:
@@ -82,6 +83,6 @@ class CoflowFilter(filters.BaseHostFilter):
             hints.parse(found, metadata)
         except exception.HintInvalid as error:
             LOG.warning('Instance %s is rejected: %s', spec.instance_uuid,
-                        error)
+                        exception.escaped(str(error)))
             return False
         return True

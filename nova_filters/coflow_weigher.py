@@ -11,6 +11,7 @@ from oslo_log import log as logging
 from nova_filters import plugin_options as virtco_conf
 from nova_filters import recent
 from nova_filters import request
+from virtco import exception
 
 LOG = logging.getLogger(__name__)
 CONF = nova.conf.CONF
@@ -60,7 +61,8 @@ class CoflowWeigher(weights.BaseHostWeigher):
         if answer['status'] != 'planned':
             if self._told.put(request.request_id(spec)):
                 LOG.warning('Instance %s is scheduled without virtco: %s',
-                            spec.instance_uuid, answer.get('why'))
+                            spec.instance_uuid,
+                            exception.escaped(answer.get('why', '')))
             return {}
         candidates = {state.host for state in states}
         order = [entry['host'] for entry in answer['hosts']

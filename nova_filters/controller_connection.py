@@ -87,6 +87,6 @@ def _detail(content: bytes) -> str:
     """Return the controller's own words about an error, if these are any."""
     try:
         error = json.loads(content)['error']
-        return f'{error["code"]}: {error["detail"]}'[:300]
+        return exception.escaped(f'{error["code"]}: {error["detail"]}')[:300]
     except Exception:  # any other server's error page
         return repr(content[:80])

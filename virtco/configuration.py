@@ -116,7 +116,7 @@ class _Formatter(formatters.ContextFormatter):
     def formatMessage(self, record: logging.LogRecord) -> str:
         told = vars(record)
         for name in ('message', 'error_summary'):
-            told[name] = _escaped(told[name])
+            told[name] = exception.escaped(told[name])
         return super().formatMessage(record)
 
     def format(self, record: logging.LogRecord) -> str:
@@ -126,12 +126,6 @@ class _Formatter(formatters.ContextFormatter):
         if told and not record.exc_info and told in record.message:
             return text.removesuffix(f': {summary}')
         return text
-
-
-def _escaped(text: str) -> str:
-    """Escape unprintable characters, as in literals of Python."""
-    return text if text.isprintable() else ''.join(
-        char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def cannot_start(program: str, why: object) -> None:

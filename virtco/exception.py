@@ -34,6 +34,12 @@ def bounded(text: str) -> str:
             else text[:SHOWN_CHARS - 1] + '…')
 
 
+def escaped(text: str) -> str:
+    """Escape unprintable characters, as in literals of Python."""
+    return text if text.isprintable() else ''.join(
+        char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
 class Invalid(VirtcoException):
     """Bad input: raised with ``field``, ``limit`` and ``value``.
 

@@ -174,6 +174,24 @@ def test_hosts_weigh_by_their_rank(controller, answer, found):
     assert weights(spec(), hosts()) == pytest.approx(found)
 
 
+@pytest.mark.parametrize('answer', [
+    {'status': 'neutral', 'hosts': [], 'why': 'a\nb\x1b[2J'},
+    planned('a', refused=[], why='a\nb\x1b[2J')])
+def test_texts_of_tenants_are_one_line_of_the_log(controller, caplog, answer):
+    controller.answer = answer
+    passed(spec(**REQUIRED), hosts())
+    weights(spec(), hosts())
+    (said,) = caplog.messages
+    assert said.endswith(r': a\nb\x1b[2J')
+
+
+def test_a_bad_hint_is_one_line_of_the_log(conf, caplog):
+    conf.set_override('on_bad_hint', 'reject', 'virtco')
+    assert passed(spec(tm='no\nmatrix\x1b'), hosts()) == []
+    (said,) = caplog.messages
+    assert said.isprintable()
+
+
 def test_why_it_has_no_opinion_is_told_once_per_request(controller, caplog):
     controller.answer = {'status': 'neutral', 'hosts': [], 'why': 'w7'}
     weigher = coflow_weigher.CoflowWeigher()
