@@ -3,6 +3,7 @@
 """How the parts are, and the gauges that are looked up, not counted."""
 
 import threading
+import time
 
 from virtco import app
 from virtco import exception
@@ -23,6 +24,7 @@ class Document:
         self.metrics = rooms.metrics
         self._rooms = rooms
         self._counting: threading.Thread | None = None
+        self._count_s = time.monotonic()
 
     def health(self) -> tuple[bool, wire.Health]:
         """Return whether the controller serves, and the state of its parts."""
@@ -67,19 +69,26 @@ class Document:
         counts.overstating.set(live.count_overstating())
         counts.debts.replace({(project_id,): debt_bytes for
                               project_id, debt_bytes in live.debts().items()})
-        if self._counting is None or not self._counting.is_alive():
+        if (self._counting is None or not self._counting.is_alive()) and (
+                time.monotonic() >= self._count_s):
             self._counting = threading.Thread(target=self._count, daemon=True)
             self._counting.start()
-        self._counting.join(COUNT_S)
+        if self._counting is not None:
+            self._counting.join(COUNT_S)
 
     def _count(self) -> None:
-        """Set the gauges of which the database knows."""
+        """Set the gauges of which the database knows: it reads whole indexes,
+        so that it rests for nine times as long afterwards.
+        """
+        began_s = time.monotonic()
         try:
             with self._rooms.database.reader() as session:
                 found = db_groups.coflows_by_state(session)
                 placed = db_groups.running_by_plan(session)
         except exception.DatabaseUnavailable:
             return
+        finally:
+            self._count_s = 10 * time.monotonic() - 9 * began_s
         for state in states.CoflowState:
             self.metrics.coflows.labels(state).set(found.get(state, 0))
         for where, count in placed.items():

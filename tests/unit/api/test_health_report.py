@@ -37,3 +37,21 @@ def test_metrics_wait_half_a_second_for_one_count_at_a_time(monkeypatch):
     assert counted == [document] * 2
     super(Thread, document._counting).join()
     found.rooms.database.dispose()
+
+
+def test_counting_rests_for_nine_times_as_long(monkeypatch):
+    found, now_s, counts = service.Service(), [100.0], []
+
+    def slow(_session):
+        now_s[0] += 2.0
+        counts.append(now_s[0])
+        return {}
+
+    monkeypatch.setattr(health_report.time, 'monotonic', lambda: now_s[0])
+    monkeypatch.setattr(health_report.db_groups, 'coflows_by_state', slow)
+    document = health_report.Document(found.rooms)
+    for step_s in (0.0, 17.9, 0.1, 0.0):
+        now_s[0] += step_s
+        document.gauge()
+    assert counts == [102.0, 122.0]
+    found.rooms.database.dispose()
