@@ -28,7 +28,6 @@ _SHORT_S, _ERRATA_S, _REPORT_S, _PDF_S = 60.0, 2.0, 3.0, 20.0
 #: form, recorded form for each seed).
 _EMULATED_S = {'virtco-case': (60.0, 300.0), 'orchestra': (120.0, 600.0),
                '': (100.0, 120.0)}
-_EMULATED = 'emulated-'
 #: Relative tolerance of the simulator's numbers: libraries round differently.
 _TOLERANCE = '1e-6'
 
@@ -63,8 +62,8 @@ def steps(output: pathlib.Path, short: bool) -> Iterator[Step]:
 
 def _emulated(output: pathlib.Path, short: bool) -> Iterator[Step]:
     """Yield every recorded figure on packets, by the command that made it."""
-    for path in sorted(record.DIRECTORY.glob(f'{_EMULATED}*.json')):
-        name = path.stem.removeprefix(_EMULATED)
+    for path in sorted(record.DIRECTORY.glob(f'{record.EMULATED}*.json')):
+        name = path.stem.removeprefix(record.EMULATED)
         argv = tuple(json.loads(path.read_text(encoding='utf-8'))[
             'command'].split())
         if short:

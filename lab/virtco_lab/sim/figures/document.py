@@ -9,6 +9,7 @@ import csv
 import io
 import json
 import pathlib
+from typing import Any
 
 from virtco_lab.sim import errata
 from virtco_lab.sim.figures import index
@@ -20,6 +21,7 @@ from virtco_lab.sim.figures import statements
 
 #: Name of the table of the targets and the results.
 TARGETS = 'targets'
+_TARGETS = (*statements.TARGETS, *packets.TARGETS)
 #: A table with more is turned on its side.
 MOST_COLUMNS = 10
 
@@ -56,7 +58,7 @@ def write_measured(directory: pathlib.Path, result: outcome.Outcome,
 
 def _measured(directory: pathlib.Path, name: str) -> str:
     """Format the table of a record of the testbed, with its notes."""
-    found = json.loads((directory / f'{name}.json').read_text('utf-8'))
+    found = _parsed(directory, name)
     lines = [found['columns'], *found['rows']]
     if len(found['columns']) > MOST_COLUMNS:
         lines = list(zip(*lines, strict=True))
@@ -97,7 +99,7 @@ def _tables(directory: pathlib.Path, names: Iterable[str]
     texts = {name: fragment(record.read(directory, name))
              for name in names if (directory / f'{name}.json').exists()}
     texts |= {path.stem: _measured(directory, path.stem)
-              for path in directory.glob('emulated-*.json')}
+              for path in directory.glob(f'{record.EMULATED}*.json')}
     texts |= {TARGETS: targets(directory), 'errata': _errata(),
               'statements': _statements(directory)}
     return {_path(directory, name): text for name, text in texts.items()}
@@ -109,9 +111,9 @@ def _path(directory: pathlib.Path, name: str) -> pathlib.Path:
 
 def targets(directory: pathlib.Path) -> str:
     """Return the table of the targets, with the records' results."""
-    rows = [(asked, answer[0]) for asked, name, tell in statements.TARGETS
-            if (answer := _answer(directory, name, tell))]
-    return table(('asked', 'reached'), [*rows, *packets.targets(directory)])
+    return table(('asked', 'reached', 'verdict'), [
+        (one['statement'], one['here'], one['verdict'])
+        for one in verdicts(directory, _TARGETS)])
 
 
 def _statements(directory: pathlib.Path) -> str:
@@ -121,36 +123,40 @@ def _statements(directory: pathlib.Path) -> str:
          'differences'),
         [(one['statement'], one['paper'], one['here'], one['spread'],
           one['verdict'], f'``virtco-sim reproduce {one["figure"]}``',
-          one['differences']) for one in verdicts(directory)])
+          one['differences'])
+         for one in verdicts(directory, statements.STATEMENTS)])
 
 
-def verdicts(directory: pathlib.Path) -> list[dict[str, str]]:
-    """Judge the papers' statements by the records.
+def verdicts(directory: pathlib.Path, wanted: Iterable[statements.Statement]
+             = (*statements.STATEMENTS, *_TARGETS)) -> list[dict[str, str]]:
+    """Judge the papers' statements and the targets by the records.
 
-    A verdict is *met*, *missed* or *not shown*; a dash where the paper has no
-    number.
+    A verdict is *met*, *missed* or *not shown*; a dash where there is no
+    number to meet.
     """
-    return [{'statement': one.text, 'paper': one.paper, 'here': answer[0],
-             'spread': answer[1], 'figure': one.figure,
-             'verdict': '–' if one.claim is None else one.claim.verdict(
-                 record.read(directory, one.figure).found),
-             'differences': one.why} for one in statements.STATEMENTS
-            if (answer := _answer(directory, one.figure, one.tell))]
+    found = []
+    for one in wanted:
+        names = one.figure if isinstance(one.figure, tuple) else (one.figure,)
+        if not all((directory / f'{name}.json').exists() for name in names):
+            continue
+        known: list[Any] = [
+            _parsed(directory, name) if name.startswith(record.EMULATED)
+            else record.read(directory, name).found for name in names]
+        told = one.tell(*known)
+        spread = told.spread
+        if spread and isinstance(known[0], samples.Samples):
+            spread += f'; seeds {record.shown_seeds(known[0].seeds)}'
+        found.append({
+            'statement': one.text, 'paper': one.paper, 'here': told.text,
+            'spread': spread, 'figure': ', '.join(names),
+            'verdict': statements.verdict(told.numbers, one.ranges),
+            'differences': one.why})
+    return found
 
 
-def _answer(directory: pathlib.Path, name: str, tell: statements.Tell
-            ) -> tuple[str, str] | None:
-    """Return the number that a figure's record tells, and its spread.
-
-    None without a record.
-    """
-    if not (directory / f'{name}.json').exists():
-        return None
-    found = record.read(directory, name).found
-    told = tell(found)
-    number, spread = (told, '') if isinstance(told, str) else told
-    return number, spread and (
-        f'{spread}; seeds {record.shown_seeds(found.seeds)}')
+def _parsed(directory: pathlib.Path, name: str) -> Any:
+    """Read the record of a figure on the testbed."""
+    return json.loads((directory / f'{name}.json').read_text('utf-8'))
 
 
 def _errata() -> str:

@@ -24,6 +24,8 @@ from virtco_lab.sim.figures import samples
 ROOT = pathlib.Path(virtco.__file__).parents[1]
 #: Directory of the documentation's records.
 DIRECTORY = ROOT / 'doc/source/reference/evaluation'
+#: Beginning of the names of the testbed's figures.
+EMULATED = 'emulated-'
 #: Largest relative difference of a cell's mean. Planning is counted in
 #: operations, so on one platform nothing differs; libraries that round in
 #: another way may break ties in another way.

@@ -58,8 +58,13 @@ def test_the_guard_is_told_by_the_median_and_the_mean(tmp_path):
 
 
 def test_other_targets_are_told_in_their_own_units(tmp_path):
-    assert '"two: 1.60"' in told(tmp_path, 'training-pair', two={
-        'fair': [[4.0]], 'order': [[2.5]]})
+    assert '"2 × gpt-7b: 1.60","met"' in told(
+        tmp_path, 'training-pair', **{
+            '2 × gpt-7b': {'fair': [[4.0]], 'order': [[2.5]]}})
+    assert '"2 × gpt-7b: 1.60, 3 × gpt-7b: 1.00","met"' in told(
+        tmp_path, 'training-pair', **{
+            '2 × gpt-7b': {'fair': [[4.0]], 'order': [[2.5]]},
+            '3 × gpt-7b': {'fair': [[4.0]], 'order': [[4.0]]}})
     text = told(tmp_path, 'wrong-hints', **{
         'exact': {'mean_s': [[2.0], [4.0]], 'plain TCP': [[4.0], [4.0]]},
         'unknown sizes': {'mean_s': [[3.0], [4.0]]},
