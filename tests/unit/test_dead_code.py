@@ -67,6 +67,7 @@ CALLED_BY_OTHERS = {
     'virtco/wire/health.py:METRICS': 'virtco.wire.operations',
     'virtco/wire/placement.py:RELEASE': 'virtco.wire.operations',
     'virtco/watcher/*.py:*': 'Watcher, of a goal and a strategy',
+    'lab/virtco_lab/cmd/arguments.py:parse_known_args': 'argparse',
     'lab/virtco_lab/cloud/driver.py:*': 'Nova, of its virt drivers',
     'lab/virtco_lab/cloud/mechanism.py:*': 'Neutron, of its drivers',
     'lab/virtco_lab/emulation/nova_cloud.py:*': "Nova's own tests",

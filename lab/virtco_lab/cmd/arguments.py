@@ -5,8 +5,10 @@
 import argparse
 from collections.abc import Callable
 import pathlib
+import re
 import runpy
 import tempfile
+from typing import Any
 from typing import NoReturn
 
 from virtco import exception
@@ -16,13 +18,51 @@ from virtco.scheduling import policies
 #: Longest workload: milliseconds of it are counted.
 _MOST_S = 1e9
 _LEAST_THETA_S = 0.01
+_MIN_UPLINK_BPS = 5e6
+_MAX_UPLINK_BPS = 1e9
 
 
 class Parser(argparse.ArgumentParser):
-    """Tells an error in one line, which names the option."""
+    """Tells an error in one line, which names the option.
+
+    :param later: adds the arguments when the parser is used, for an action
+        whose modules take seconds to import.
+    """
+
+    def __init__(self, *, later: Callable[[Any], None] | None = None,
+                 **options: Any):
+        super().__init__(**options)
+        self._later = later
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse arguments, after the late ones were added."""
+        later, self._later = self._later, None
+        if later is not None:
+            later(self)
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f'{self.prog}: {message}\n')
+
+
+def only(args: argparse.Namespace, is_used: bool, where: str,
+         **defaults: Any) -> None:
+    """Refuse options that would be ignored; others get their defaults.
+
+    :param args: options that were not given are None.
+    :param where: ending of the limit in an error.
+    :param defaults: options, by the names that they have in args.
+    :raises virtco.exception.Invalid: for an option that was given and is not
+        used.
+    """
+    for name, default in defaults.items():
+        value = getattr(args, name)
+        if value is None:
+            setattr(args, name, default)
+        elif not is_used:
+            raise exception.Invalid(
+                field=f'--{name.replace("_", "-")}', value=value,
+                limit=f'nothing {where}')
 
 
 def between(low: int, high: int) -> Callable[[str], int]:
@@ -98,6 +138,18 @@ def rate_bps(text: str) -> float:
         return units.parse_rate_bps(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def uplink_bps(text: str) -> float:
+    """Parse a rate with a unit, within the limits of the testbed, in bit/s.
+    """
+    if re.fullmatch(r'\s*[0-9]+\s*', text):
+        raise _wrong(f'a rate with a unit, such as {text.strip()}Mbit', text)
+    found_bps = rate_bps(text)
+    if not _MIN_UPLINK_BPS <= found_bps <= _MAX_UPLINK_BPS:
+        raise _wrong(f'a rate between {units.format_rate(_MIN_UPLINK_BPS)} '
+                     f'and {units.format_rate(_MAX_UPLINK_BPS)}', text)
+    return found_bps
 
 
 def directory(text: str) -> pathlib.Path:

@@ -11,7 +11,7 @@ import tempfile
 from virtco import exception
 from virtco_lab import printed
 from virtco_lab.cmd import arguments
-from virtco_lab.cmd import present
+from virtco_lab.cmd import tables
 from virtco_lab.sim.figures import document
 from virtco_lab.sim.figures import index
 from virtco_lab.sim.figures import record
@@ -23,12 +23,12 @@ def make_parser() -> argparse.ArgumentParser:
         prog='virtco-report', description='Compare the evaluation\'s tables '
         'with what is recorded, run the errata\'s counterexamples, and print '
         'all of it.')
-    parser.add_argument('--write', action='store_true', help=(
+    parser.add_argument('--write', action='store_true', default=None, help=(
         'write the tables anew instead of comparing them'))
     parser.add_argument('--verdicts', action='store_true', help=(
         'only judge the papers\' statements by the records: met, missed or '
         'not shown'))
-    parser.add_argument('--json', action='store_true',
+    parser.add_argument('--json', action='store_true', default=None,
                         help='print verdicts as JSON')
     parser.add_argument('--pdf', type=arguments.file, metavar='FILE',
                         help='also write the page as a PDF')
@@ -40,6 +40,10 @@ def main(argv: list[str] | None = None) -> int:
     options = make_parser().parse_args(argv)
     failures = []
     try:
+        arguments.only(options, not options.verdicts, 'with --verdicts',
+                       write=False, pdf=None)
+        arguments.only(options, options.verdicts, 'without --verdicts',
+                       json=False)
         if options.verdicts:
             return _show_verdicts(options.json)
         if options.write:
@@ -65,7 +69,7 @@ def _show_verdicts(as_json: bool) -> int:
         print(json.dumps(found, indent=1, ensure_ascii=False))
         return 0
     columns = 'verdict', 'statement', 'paper', 'here', 'spread'
-    present.print_table('Statements of the papers', columns, (
+    tables.print_table('Statements of the papers', columns, (
         [one[column] for column in columns] for one in found))
     return 0
 

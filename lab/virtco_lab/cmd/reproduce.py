@@ -32,21 +32,18 @@ _SEEDS = tuple(range(8))
 TRACE_VARIABLE = 'VIRTCO_TEST_TRACE'
 
 
-def add(actions: Any) -> None:
-    """Add the action ``reproduce`` of ``virtco-sim``."""
-    reproduce = actions.add_parser(
-        'reproduce', help='a figure or table of the papers')
+def add_arguments(reproduce: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``virtco-sim reproduce``."""
     reproduce.add_argument('figure', choices=[*index.FIGURES, 'all'])
-    reproduce.add_argument('--only', type=arguments.names, default=(),
-                           metavar='FIGURE,…', help='of all')
+    reproduce.add_argument('--only', type=arguments.names, metavar='FIGURE,…',
+                           help='of all')
     reproduce.add_argument(
         '--seeds', type=arguments.seeds, metavar='N|FIRST-LAST', help=(
             'the first N seeds (default 8), or these; with --check those '
             'recorded, with --short the first'))
-    reproduce.add_argument('--shape', choices=workloads.SHAPES,
-                           default='medium',
-                           help='of the matrices of test cases 1, 4 and 5')
-    reproduce.add_argument('--short', action='store_true',
+    reproduce.add_argument('--shape', choices=workloads.SHAPES, help=(
+        'of the matrices of test cases 1, 4 and 5 (default medium)'))
+    reproduce.add_argument('--short', action='store_true', default=None,
                            help='a few cells of each figure')
     what = reproduce.add_mutually_exclusive_group()
     what.add_argument('--check', action='store_true', help=(
@@ -60,8 +57,9 @@ def add(actions: Any) -> None:
         metavar='DIR', help='where figures are recorded (default '
         '%(default)s)')
     reproduce.add_argument(
-        '--tolerance', type=arguments.positive, default=record.TOLERANCE,
-        help='what the mean of a cell may be off by (default %(default)s)')
+        '--tolerance', type=arguments.positive, help=(
+            'what the mean of a cell may be off by with --check (default '
+            f'{record.TOLERANCE})'))
     reproduce.add_argument(
         '--trace', type=pathlib.Path, help=(
             'the published trace FB2010-1Hr-150-0.txt (default '
@@ -71,16 +69,16 @@ def add(actions: Any) -> None:
             'of the cluster of training-cluster and training-mixed, in any '
             'format of "virtco topology import"'))
     reproduce.add_argument(
-        '--workload', action='append', default=[], metavar='FILE[@TIME]',
+        '--workload', action='append', metavar='FILE[@TIME]',
         help='jobs of training-cluster and training-mixed: a file or '
         'directory of AICB\'s workloads, with what an iteration computes for '
         'where the file does not tell it; may be given again')
-    reproduce.add_argument('--processes', type=arguments.count, default=1,
-                           help='to run side by side; the numbers stay')
+    reproduce.add_argument('--processes', type=arguments.count, help=(
+        'to run side by side; the numbers stay (default 1)'))
     reproduce.add_argument('--output', type=arguments.directory, help=(
         'directory for the plots and tables (default virtco-sim-output; '
         'with --check none)'))
-    reproduce.add_argument('--json', action='store_true')
+    reproduce.add_argument('--json', action='store_true', default=None)
     reproduce.set_defaults(run=run)
 
 
@@ -90,16 +88,14 @@ def run(args: argparse.Namespace) -> int:
     :returns: exit code.
     :raises virtco.exception.Invalid: for options that exclude each other.
     """
-    path = args.trace or os.environ.get(TRACE_VARIABLE)
-    trace = pathlib.Path(path) if path else None
-    _refuse(args, trace)
+    _settle(args)
     if args.render:
         document.write(args.record, _names(args))
         return 0
     common = samples.Context(
-        (), args.shape, args.short, trace, args.topology,
+        (), args.shape, args.short, args.trace, args.topology,
         training_files.load(args.workload, _say), args.processes)
-    runs = [_run_of(args, figure, common) for figure in _chosen(args, trace)]
+    runs = [_run_of(args, figure, common) for figure in _chosen(args)]
     _say_how_long(runs)
     if args.output is None and not args.check:
         args.output = arguments.directory('virtco-sim-output')
@@ -122,27 +118,44 @@ def run(args: argparse.Namespace) -> int:
     return 1 if failures else 0
 
 
-def _refuse(args: argparse.Namespace, trace: pathlib.Path | None) -> None:
-    """Refuse options that exclude each other, and files that are none.
+def _settle(args: argparse.Namespace) -> None:
+    """Refuse options that are not used, and set those not given.
 
-    :raises virtco.exception.Invalid: for these.
+    :raises virtco.exception.Invalid: for these, and for files that are none.
     """
+    arguments.only(args, args.figure == 'all', 'without the figure "all"',
+                   only=())
+    figures = [index.FIGURES[name] for name in _names(args)]
+    inputs = {name for figure in figures for name in figure.inputs}
     is_kept = args.write or args.check
-    unkept, a_file = 'nothing with --write or --check', 'an existing file'
-    for is_wrong, field, value, limit in (
-            (args.write and args.short, 'options', 'both',
-             '--write or --short'),
-            (is_kept and args.shape != 'medium', '--shape', args.shape,
-             'medium, the shape of the records'),
-            (is_kept and args.topology, '--topology', args.topology, unkept),
-            (is_kept and args.workload, '--workload', args.workload, unkept),
-            (trace and not trace.is_file(), '--trace', trace, a_file),
-            (args.topology and not args.topology.is_file(), '--topology',
-             args.topology, a_file),
-            (args.only and args.figure != 'all', '--only',
-             ','.join(args.only), 'nothing without the figure "all"')):
-        if is_wrong:
-            raise exception.Invalid(field=field, value=value, limit=limit)
+    by_these = f'for {args.figure}'
+    for is_used, where, options in (
+            (not args.render, 'with --render', (
+                'seeds', 'shape', 'short', 'trace', 'topology', 'workload',
+                'processes', 'output', 'json')),
+            (not is_kept, 'with --write or --check', ('topology',
+                                                      'workload')),
+            (not args.write, 'with --write', ('short',)),
+            (any(figure.seeded for figure in figures), by_these, ('seeds',)),
+            ('shape' in inputs, by_these, ('shape',)),
+            ('trace' in inputs, by_these, ('trace',)),
+            ('topology' in inputs, by_these, ('topology',)),
+            ('kinds' in inputs, by_these, ('workload',))):
+        arguments.only(args, is_used, where, **dict.fromkeys(options))
+    arguments.only(args, args.check, 'without --check',
+                   tolerance=record.TOLERANCE)
+    arguments.only(args, True, '', shape='medium', short=False, workload=(),
+                   processes=1, json=False)
+    if is_kept and args.shape != 'medium':
+        raise exception.Invalid(field='--shape', value=args.shape,
+                                limit='medium, the shape of the records')
+    if args.trace is None and (path := os.environ.get(TRACE_VARIABLE)):
+        args.trace = pathlib.Path(path)
+    for option in 'trace', 'topology':
+        path = getattr(args, option)
+        if path is not None and not path.is_file():
+            raise exception.Invalid(field=f'--{option}', value=path,
+                                    limit='an existing file')
 
 
 def _names(args: argparse.Namespace) -> tuple[str, ...]:
@@ -157,11 +170,10 @@ def _names(args: argparse.Namespace) -> tuple[str, ...]:
     return args.only or tuple(index.FIGURES)
 
 
-def _chosen(args: argparse.Namespace, trace: pathlib.Path | None
-            ) -> Iterator[samples.Figure]:
+def _chosen(args: argparse.Namespace) -> Iterator[samples.Figure]:
     """Yield the figures to run; report those without their trace."""
     for figure in map(index.FIGURES.__getitem__, _names(args)):
-        if trace is not None or not figure.needs_trace:
+        if args.trace is not None or not figure.needs_trace:
             yield figure
         elif args.figure == 'all' and not args.only:
             _say(f'{figure.name}: left out, it needs --trace')

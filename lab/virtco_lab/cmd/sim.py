@@ -19,8 +19,7 @@ from rich import progress as rich_progress
 from virtco import exception
 from virtco import units
 from virtco_lab.cmd import arguments
-from virtco_lab.cmd import present
-from virtco_lab.sim import groups
+from virtco_lab.cmd import tables
 from virtco_lab.sim import replay
 from virtco_lab.sim import schemes
 from virtco_lab.sim import simulation
@@ -30,13 +29,8 @@ from virtco_lab.sim import workloads
 _ERRORS = rich_console.Console(stderr=True)
 
 
-def make_parser(action: str | None = None) -> argparse.ArgumentParser:
-    """Make the parser of ``virtco-sim``.
-
-    :param action: name of the action that runs; the parser of another one
-        than *reproduce* is made without the figures, and with them the
-        controller. None for all actions.
-    """
+def make_parser() -> argparse.ArgumentParser:
+    """Make the parser of ``virtco-sim``."""
     parser = arguments.Parser(
         prog='virtco-sim',
         description='Simulate placement and scheduling of coflows.')
@@ -50,10 +44,15 @@ def make_parser(action: str | None = None) -> argparse.ArgumentParser:
         'counterexample')
     errata.add_argument('--json', action='store_true')
     errata.set_defaults(run=_errata)
-    if action not in actions.choices:
-        from virtco_lab.cmd import reproduce
-        reproduce.add(actions)
+    actions.add_parser('reproduce', help='a figure or table of the papers',
+                       later=_add_reproduce)
     return parser
+
+
+def _add_reproduce(parser: argparse.ArgumentParser) -> None:
+    # The figures bring the controller along.
+    from virtco_lab.cmd import reproduce
+    reproduce.add_arguments(parser)
 
 
 def _add_run(actions: Any) -> None:
@@ -69,15 +68,16 @@ def _add_run(actions: Any) -> None:
     run.add_argument('--policy', choices=simulation.POLICIES,
                      help='of scheduling; default mrtf, or the scheme\'s')
     run.add_argument('--scheme', choices=sorted(schemes.SCHEMES),
-                     default='virtco', help='how groups are placed')
-    run.add_argument('--rate', type=arguments.rate_bps, default='1Gbit',
+                     help='how groups are placed (default virtco)')
+    run.add_argument('--rate', type=arguments.rate_bps,
                      help='of each port of a trace (default 1Gbit)')
     run.add_argument('--theta', type=arguments.theta, default=math.inf,
                      metavar='SECONDS', help='longest wait without progress')
     run.add_argument('--bound', action='store_true', help=(
         'also print what the mean CCT is at least under any schedule, at '
         'the placements of this run'))
-    run.add_argument('--seed', type=arguments.seed, default=0)
+    run.add_argument('--seed', type=arguments.seed, help=(
+        'of the workload, and of schemes that place at random (default 0)'))
     run.add_argument('--json', action='store_true')
     run.set_defaults(run=_run)
 
@@ -107,12 +107,15 @@ def _add_generate(actions: Any) -> None:
     generate.add_argument('kind', choices=['facebook-like', 'table2'])
     generate.add_argument('output', type=arguments.file)
     generate.add_argument('--seed', type=arguments.seed, default=0)
-    generate.add_argument('--ports', type=arguments.count, default=150)
-    generate.add_argument('--coflows', type=arguments.count, default=526)
+    generate.add_argument('--ports', type=arguments.count,
+                          help='of facebook-like (default 150)')
+    generate.add_argument('--coflows', type=arguments.count,
+                          help='of facebook-like (default 526)')
     generate.add_argument('--duration', type=arguments.seconds,
-                          default=3600.0, metavar='SECONDS')
+                          metavar='SECONDS',
+                          help='of facebook-like (default 3600)')
     generate.add_argument('--shape', choices=workloads.SHAPES,
-                          default='medium')
+                          help='of the matrices of table2 (default medium)')
     generate.set_defaults(run=_generate)
 
 
@@ -124,16 +127,21 @@ def _errata(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(list(map(dataclasses.asdict, found))))
     else:
-        present.print_table('Errata', errata.COLUMNS,
+        tables.print_table('Errata', errata.COLUMNS,
                             map(errata.Erratum.row, found))
     return 0 if all(one.holds for one in found) else 1
 
 
 def _run(args: argparse.Namespace) -> int:
-    if args.trace is not None:
+    is_trace = args.trace is not None
+    arguments.only(args, not is_trace, 'with --trace, whose ports are given',
+                   scheme='virtco', seed=0)
+    arguments.only(args, is_trace, 'without --trace', rate=1e9)
+    if is_trace:
         return _run_trace(args)
     # They load the planner, without which a trace begins sooner.
     from virtco_lab.sim import cloud
+    from virtco_lab.sim import groups
     from virtco_lab.sim import optimum
 
     if args.groups is not None:
@@ -192,6 +200,7 @@ def _run_trace(args: argparse.Namespace) -> int:
 
 def _compare(args: argparse.Namespace) -> int:
     """Replay a trace under each policy, and draw the CCTs."""
+    from virtco_lab.cmd import present
     from virtco_lab.sim import comparison
 
     trace = traces.read(args.trace)
@@ -219,7 +228,7 @@ def _show(args: argparse.Namespace, answer: Mapping[str, Any], title: str,
     if args.json:
         print(json.dumps(answer))
         return 0
-    present.print_table(title, columns, rows)
+    tables.print_table(title, columns, rows)
     if bound := answer.get('bound'):
         print(f'{which} best schedule\'s mean CCT is at least '
               f'{bound["mean_s"]:.4g} s; this one is {bound["gap"]:.1%} above '
@@ -228,7 +237,11 @@ def _show(args: argparse.Namespace, answer: Mapping[str, Any], title: str,
 
 
 def _generate(args: argparse.Namespace) -> int:
-    if args.kind == 'facebook-like':
+    is_trace = args.kind == 'facebook-like'
+    arguments.only(args, is_trace, f'for {args.kind}', ports=150, coflows=526,
+                   duration=3600.0)
+    arguments.only(args, not is_trace, f'for {args.kind}', shape='medium')
+    if is_trace:
         traces.write(args.output, workloads.facebook_like(
             seed=args.seed, n_ports=args.ports, n_coflows=args.coflows,
             duration_s=args.duration))
@@ -246,8 +259,7 @@ def _generate(args: argparse.Namespace) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     """Run ``virtco-sim``; return its exit code."""
-    words = sys.argv[1:] if argv is None else argv
-    args = make_parser(*words[:1]).parse_args(words)
+    args = make_parser().parse_args(argv)
     try:
         return int(args.run(args))
     except (exception.VirtcoException, OSError) as error:

@@ -11,6 +11,8 @@ import pytest
 
 from virtco import exception
 from virtco_lab.cmd import emulate
+from virtco_lab.cmd import emulate_demo
+from virtco_lab.cmd import emulate_reproduce
 from virtco_lab.sim.figures import outcome
 
 
@@ -26,18 +28,18 @@ def parse(*argv):
 
 def test_a_demo_by_default():
     found = parse('demo')
-    assert found.pop('function') is emulate._demo
+    assert found.pop('function') is emulate_demo.run
     assert found == {
         'hosts': 6, 'rate': None, 'slow_host': None, 'simulate': False,
-        'seed': 0, 'only': None, 'report_dir': pathlib.Path('virtco-report'),
-        'json': False, 'ui': False, 'order': 'mrtf'}
+        'seed': None, 'only': None, 'order': None, 'json': False, 'ui': False,
+        'report_dir': pathlib.Path('virtco-report')}
     assert parse('demo', '--slow-host')['slow_host'] == 'h1'
     assert parse('demo', '--slow-host', 'h3')['slow_host'] == 'h3'
 
 
 def test_a_figure_by_default():
     found = parse('reproduce', 'virtco-case1')
-    assert found.pop('function') is emulate._reproduce
+    assert found.pop('function') is emulate_reproduce.run
     assert found == {
         'figure': 'virtco-case1', 'rate': None, 'seeds': 1, 'shape': None,
         'hosts': None, 'first_seed': None, 'check': False, 'write': False,
@@ -177,8 +179,8 @@ def demo(monkeypatch, machine, tmp_path):
         presented = []
 
     Demo.has_run = False
-    monkeypatch.setattr(emulate.demo, 'Demo', Own)
-    monkeypatch.setattr(emulate.demo, 'present',
+    monkeypatch.setattr(emulate_demo.demo, 'Demo', Own)
+    monkeypatch.setattr(emulate_demo.demo, 'present',
                         lambda *args: Own.presented.append(args))
     # One more level, which is made.
     Own.directory = tmp_path / 'a' / 'report'
@@ -191,8 +193,8 @@ def test_a_demo_is_run_and_presented(demo, machine, capsys):
     assert demo.run_it('--hosts', '4', '--rate', '20Mbit', '--seed', '7',
                        '--slow-host', 'h3', '--only', 'mix') == 0
     options, console, is_simulated = Demo.made
-    assert options == emulate.demo.Options(4, 20e6, 7, demo.directory, 'h3',
-                                           'mix')
+    assert options == emulate_demo.demo.Options(
+        4, 20e6, 7, demo.directory, 'h3', 'mix')
     assert not is_simulated and not console.stderr
     assert Demo.has_run
     assert demo.presented == [(demo.found, options, console)]
@@ -245,6 +247,15 @@ def test_the_mix_is_served_in_the_order_asked_for(demo, capsys):
     assert 'virtco.policies' in capsys.readouterr().err
 
 
+def test_options_of_the_mix_are_refused_without_it(demo, capsys):
+    for words in (('--order', 'sincronia'), ('--seed', '0')):
+        assert demo.run_it('--only', 'fig1', *words) == 1
+        assert (f'{words[0]}: expected nothing with --only fig1, got '
+                f'{words[1]}.') in capsys.readouterr().err
+    assert not Demo.has_run
+    assert demo.run_it('--only', 'fig1') == 0
+
+
 # Figures.
 
 @pytest.fixture
@@ -260,7 +271,7 @@ def figure(monkeypatch, machine, tmp_path):
         made.shown.append(shown)
         return found
 
-    for known in emulate._FIGURES.maps:
+    for known in emulate_reproduce._FIGURES.maps:
         for name in known:
             monkeypatch.setitem(known, name, make)
     made.run = lambda name, *words: emulate.main(
@@ -271,8 +282,9 @@ def figure(monkeypatch, machine, tmp_path):
 def test_each_kind_of_figure_has_its_own_rate(figure, capsys):
     for name, rate_bps in (
             ('choreo-9', 50e6), ('orchestra-9', 10e6), ('training-2', 20e6),
-            *((name, 50e6) for name in (*emulate.broadcast.FIGURES,
-                                        *emulate.mpi.FIGURES))):
+            *((name, 50e6) for name in (
+                *emulate_reproduce.broadcast.FIGURES,
+                *emulate_reproduce.mpi.FIGURES))):
         assert figure.run(name) == 0
         assert figure.options[-1].rate_bps == rate_bps, name
         assert figure.run(name, '--rate', '30Mbit', '--check') == 1
@@ -300,4 +312,7 @@ def test_options_of_test_cases_are_refused_elsewhere(figure, machine, capsys):
         assert figure.run('choreo-9', *words) == 1
         assert (f'{words[0]}: expected nothing for choreo-9, which has no '
                 f'test cases, got {words[1]}.') in capsys.readouterr().err
+    assert figure.run('virtco-case4', '--shape', 'dense') == 1
+    assert ('--shape: expected medium for virtco-case4, got dense.'
+            in capsys.readouterr().err)
     assert not figure.options and not machine.done

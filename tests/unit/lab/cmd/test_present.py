@@ -7,6 +7,7 @@ import json
 import numpy as np
 
 from virtco_lab.cmd import present
+from virtco_lab.cmd import tables
 from virtco_lab.sim.figures import outcome
 
 
@@ -38,7 +39,7 @@ def test_json_of_a_figure_names_its_plot(tmp_path, capsys):
 
 
 def test_names_stand_left_and_numbers_right_in_lines_of_any_length(capsys):
-    present.print_table('T', ('name', 'value'), [
+    tables.print_table('T', ('name', 'value'), [
         ('x' * 80, 'y' * 70), ('a', np.float64(1 / 3)), ('b', 12),
         ('c', 12345.6)])
     lines = capsys.readouterr().out.splitlines()
@@ -51,6 +52,6 @@ def test_names_stand_left_and_numbers_right_in_lines_of_any_length(capsys):
 
 
 def test_a_table_is_200_wide_where_there_is_no_terminal(capsys):
-    present.print_table('T', ('name',), [('x' * 250,)])
+    tables.print_table('T', ('name',), [('x' * 250,)])
     assert {len(line) for line in capsys.readouterr().out.splitlines()
             if '━' in line or '│' in line} == {200}

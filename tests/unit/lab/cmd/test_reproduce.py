@@ -216,21 +216,36 @@ def test_without_it_the_figure_is_left_out_of_all_others(run):
 
 
 @pytest.mark.parametrize(('words', 'said'), [
-    (('--write', '--short'), '--write or --short, got both'),
+    (('--write', '--short'), '--short: expected nothing with --write'),
     (('--check', '--shape', 'dense'), '--shape: expected medium'),
     (('--write', '--shape', 'dense'), '--shape: expected medium'),
     (('--check', '--topology', 'x'), '--topology: expected nothing with'),
     (('--write', '--topology', 'x'), '--topology: expected nothing with'),
     (('--check', '--workload', 'x'), '--workload: '),
     (('--write', '--workload', 'x'), '--workload: '),
-    (('--trace', 'x'), '--trace: expected an existing file, got x'),
+    (('--trace', 'x'), '--trace: expected nothing for drawn, got x'),
     (('--topology', 'x'), '--topology: expected an existing file, got x'),
     (('--only', 'drawn'), '--only: expected nothing without the figure'),
+    (('--tolerance', '1'), '--tolerance: expected nothing without --check'),
+    (('--render', '--seeds', '1'), '--seeds: expected nothing with --render'),
+    (('--render', '--json'), '--json: expected nothing with --render'),
     (('--check',), 'drawn.json')])
 def test_what_cannot_be_done_is_named(run, words, said):
     assert run('drawn', *words) == 2
     assert run.err.startswith('virtco-sim: ') and said in run.err
     assert not run.jobs and not run.out
+
+
+@pytest.mark.parametrize(('words', 'said'), [
+    (('fixed', '--seeds', '1'), '--seeds: expected nothing for fixed'),
+    (('traced', '--shape', 'dense'), '--shape: expected nothing for traced'),
+    (('traced', '--topology', 'x'), '--topology: expected nothing for'),
+    (('traced', '--workload', 'x'), '--workload: expected nothing for'),
+    (('traced', '--trace', 'x'), '--trace: expected an existing file, got x'),
+    (('all', '--only', 'drawn,fixed', '--trace', 'x'), '--trace: ')])
+def test_a_figure_takes_what_it_is_made_of(run, words, said):
+    assert run(*words) == 2
+    assert said in run.err and not run.jobs
 
 
 def test_a_name_that_is_no_figure_is_named_with_those_that_are(run):
@@ -263,7 +278,7 @@ def test_a_terminal_sees_how_far_it_is(monkeypatch):
 
 def test_records_are_where_the_documentation_has_them():
     args = command.make_parser().parse_args(['reproduce', 'all'])
-    assert (args.record, args.tolerance, args.processes) == (
-        record.DIRECTORY, 0.01, 1)
-    assert (args.seeds, args.shape, args.only, args.output) == (
-        None, 'medium', (), None)
+    assert args.record == record.DIRECTORY
+    reproduce._settle(args)
+    assert (args.tolerance, args.processes, args.seeds, args.shape,
+            args.only, args.output) == (0.01, 1, None, 'medium', (), None)

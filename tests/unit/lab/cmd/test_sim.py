@@ -13,6 +13,7 @@ import pytest
 from virtco_lab.cmd import sim as command
 from virtco_lab.sim import cloud
 from virtco_lab.sim import errata
+from virtco_lab.sim import groups as groups_module
 from virtco_lab.sim import simulation
 from virtco_lab.sim import traces
 from virtco_lab.sim import workloads
@@ -48,11 +49,11 @@ def parse(*words):
 def test_what_runs_by_default():
     assert parse('run', '--table2', 'sparse') == {
         'trace': None, 'groups': None, 'table2': 'sparse', 'policy': None,
-        'scheme': 'virtco', 'rate': 1e9, 'theta': math.inf,
-        'bound': False, 'seed': 0, 'json': False}
+        'scheme': None, 'rate': None, 'theta': math.inf,
+        'bound': False, 'seed': None, 'json': False}
     assert parse('generate', 'table2', 'x') == {
         'kind': 'table2', 'output': pathlib.Path('x'), 'seed': 0,
-        'ports': 150, 'coflows': 526, 'duration': 3600.0, 'shape': 'medium'}
+        'ports': None, 'coflows': None, 'duration': None, 'shape': None}
     assert parse('errata') == {'json': False}
 
 
@@ -63,6 +64,35 @@ def test_a_run_loads_no_figures(trace):
             'sys.exit(sorted({"matplotlib", "scipy.stats", "sqlalchemy"} '
             '& sys.modules.keys()) or 0)')
     subprocess.run([sys.executable, '-c', code], check=True)
+
+
+def test_help_loads_no_figures():
+    code = ('import sys; from virtco_lab.cmd import emulate, sim; '
+            'sim.make_parser().format_help(); '
+            'emulate._parser().format_help(); '
+            'sys.exit(sorted({"matplotlib", "scipy.stats", "sqlalchemy"} '
+            '& sys.modules.keys()) or 0)')
+    subprocess.run([sys.executable, '-c', code], check=True)
+
+
+@pytest.mark.parametrize(('argv', 'said'), [
+    (['run', '--trace', 'a', '--scheme', 'baseline'], '--scheme: expected '
+     'nothing with --trace, whose ports are given, got baseline'),
+    (['run', '--trace', 'a', '--seed', '0'], '--seed: expected nothing with'),
+    (['run', '--table2', 'sparse', '--rate', '1Gbit'],
+     '--rate: expected nothing without --trace'),
+    (['generate', 'facebook-like', 'x', '--shape', 'dense'],
+     '--shape: expected nothing for facebook-like, got dense'),
+    (['generate', 'table2', 'x', '--ports', '4'],
+     '--ports: expected nothing for table2'),
+    (['generate', 'table2', 'x', '--coflows', '4'], '--coflows: expected'),
+    (['generate', 'table2', 'x', '--duration', '4'], '--duration: expected')])
+def test_options_that_would_be_ignored_are_refused(argv, said, capsys,
+                                                   monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert command.main(argv) == 2
+    assert f'virtco-sim: {said}' in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize('argv', [
@@ -260,13 +290,13 @@ def test_table_2_runs_on_its_hosts_with_the_policy_asked_for(
     for words in ((), ('--policy', 'fifo', '--theta', '7', '--seed', '5')):
         assert command.main(['run', '--table2', 'dense', *words]) == 2
     hosts, its_groups, name, seed, config = asked[0]
-    assert hosts == command.groups.equal_hosts(18, 12.0, 1e9)
-    assert its_groups == command.groups.of_coflows(
+    assert hosts == groups_module.equal_hosts(18, 12.0, 1e9)
+    assert its_groups == groups_module.of_coflows(
         workloads.table2(seed=0, shape='dense'))
     assert (name, seed, config.policy, config.theta_s) == (
         'virtco', 0, usual, math.inf)
     _hosts, its_groups, _name, seed, config = asked[1]
-    assert its_groups == command.groups.of_coflows(
+    assert its_groups == groups_module.of_coflows(
         workloads.table2(seed=5, shape='dense'))
     assert (seed, config.policy, config.theta_s) == (5, 'fifo', 7)
 

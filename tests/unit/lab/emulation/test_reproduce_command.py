@@ -7,6 +7,7 @@ import types
 import pytest
 
 from virtco_lab.cmd import emulate
+from virtco_lab.cmd import emulate_reproduce
 from virtco_lab.sim.figures import outcome
 
 
@@ -24,16 +25,17 @@ def made(monkeypatch, tmp_path):
         monkeypatch.setattr(
             module, 'check' if module is emulate.capability else 'sweep',
             lambda: None)
-    monkeypatch.setitem(emulate.measured.FIGURES, 'choreo-9', make)
-    monkeypatch.setitem(emulate.training.FIGURES, 'training-2', make)
-    name = next(iter(emulate.broadcast.FIGURES))
-    monkeypatch.setitem(emulate.broadcast.FIGURES, name, make)
+    monkeypatch.setitem(emulate_reproduce.measured.FIGURES, 'choreo-9', make)
+    monkeypatch.setitem(emulate_reproduce.training.FIGURES, 'training-2', make)
+    name = next(iter(emulate_reproduce.broadcast.FIGURES))
+    monkeypatch.setitem(emulate_reproduce.broadcast.FIGURES, name, make)
     found.on_mesh = name
-    monkeypatch.setattr(emulate.present, 'show',
+    monkeypatch.setattr(emulate_reproduce.present, 'show',
                         lambda result, *_: print(result.title))
-    monkeypatch.setattr(emulate.document, 'write_measured',
+    monkeypatch.setattr(emulate_reproduce.document, 'write_measured',
                         lambda *args: found.written.append(args))
-    monkeypatch.setattr(emulate.record, 'made_on', lambda _cpu_s: 'here')
+    monkeypatch.setattr(emulate_reproduce.record, 'made_on',
+                        lambda _cpu_s: 'here')
     monkeypatch.setattr(emulate.signal, 'signal', lambda *_: None)
 
     def run(figure, *argv):
@@ -62,7 +64,7 @@ def test_a_figure_is_recorded_with_its_command(made):
     assert made.written == []
     made.run('choreo-9', '--write', '--rate', '20Mbit', '--seeds', '3')
     (directory, result, maker, command), = made.written
-    assert (directory, maker) == (emulate.record.DIRECTORY, 'here')
+    assert (directory, maker) == (emulate_reproduce.record.DIRECTORY, 'here')
     assert result.title == 'A figure'
     assert command == ('virtco-emulate reproduce choreo-9 --rate 20Mbit/s '
                        '--seeds 3')
@@ -83,7 +85,7 @@ def test_options_reach_the_figure(made):
 @pytest.mark.parametrize('seed', ['0', '99999'])
 def test_a_test_case_begins_with_any_seed(made, monkeypatch, seed):
     monkeypatch.setitem(
-        emulate.reproduce.FIGURES, 'virtco-case1',
+        emulate_reproduce.reproduce.FIGURES, 'virtco-case1',
         lambda options, _shown: made.options.append(options) or (
             outcome.Outcome('f', 'A figure', ('a',), ((1.0,),), ())))
     assert made.run('virtco-case1', '--first-seed', seed, '--seeds', '2') == 0
