@@ -3,8 +3,9 @@
 """Edge modules and a tenant that ask for all they can get.
 
 ``python -m benchmarks.adversary --edge PORT [--tenant URL]`` connects to a
-stream server on loopback as two hosts that send reports of 1.9 MB without a
-pause; those of the second one are refused, and it comes back. With
+stream server on loopback as two hosts that send without a pause: one reports
+of 1.9 MB in parts, and the other parts that are refused at their end, after
+which it comes back. With
 ``--tenant`` it also lists coflows over ``CONNECTIONS`` connections, each again
 as soon as it is answered or refused.
 """
@@ -25,42 +26,57 @@ import requests
 from benchmarks import emulated_edges
 from virtco.wire import frames
 from virtco.wire import messages
+from virtco.wire import reports
 
 CONNECTIONS = 2
 PAUSE_S = 0.1
 #: Until it sends.
 BEGINS_S = 3.0
 SHARE = 0.9
-#: Destinations of a coflow in a report that is taken, and in one that has more
-#: coflows than a report may have.
-TAKEN, REFUSED = 5, 2
+N_DESTINATIONS = 5
 
 
-def large_report(n_destinations: int) -> bytes:
-    """A frame almost as large as an edge module may send."""
+def coflows(most_bytes: int) -> list[dict[str, Any]]:
+    """Coflows of almost as many bytes."""
     def coflow(number: int) -> dict[str, Any]:
         return {'coflow_id': f'{number:036x}', 'sent_bytes': 6,
                 'destinations': [{'host': f'h{host}', 'sent_bytes': 1}
-                                 for host in range(n_destinations)]}
+                                 for host in range(N_DESTINATIONS)]}
 
-    n_coflows = int(SHARE * frames.MOST_BYTES) // (
-        1 + len(msgspec.json.encode(coflow(0))))
-    report = emulated_edges.report(False)
-    return emulated_edges.pack('report', report=report | {
-        'coflows': list(map(coflow, range(n_coflows)))})
+    return list(map(coflow, range(int(SHARE * most_bytes) // (
+        1 + len(msgspec.json.encode(coflow(0)))))))
 
 
-def flood(port: int, n_destinations: int) -> None:
-    """Send reports as fast as they are read, for ever."""
-    hello = messages.frame(messages.Hello(
-        frames.VERSION, f'adversary-{n_destinations}'))
-    frame = large_report(n_destinations)
+def large_report() -> bytes:
+    """Frames of a report almost as large as an edge module may send."""
+    rows = coflows(reports.MOST_BYTES)
+    n_rows = len(coflows(frames.MOST_BYTES))
+    return b''.join((*(
+        emulated_edges.pack('part', coflows=rows[start:start + n_rows])
+        for start in range(0, len(rows), n_rows)),
+        emulated_edges.pack('report', report=emulated_edges.report(False))))
+
+
+def refused_part() -> bytes:
+    """A frame that is decoded to its end, refused, and decoded once more."""
+    return emulated_edges.pack('part', coflows=[
+        *coflows(frames.MOST_BYTES), {'coflow_id': '', 'sent_bytes': 6}])
+
+
+#: What each host sends.
+HOSTS = {'adversary-taken': large_report, 'adversary-refused': refused_part}
+
+
+def flood(port: int, host: str) -> None:
+    """Send as fast as it is read, for ever."""
+    hello = messages.frame(messages.Hello(frames.VERSION, host))
+    sent = HOSTS[host]()
     while True:
         with contextlib.suppress(OSError), socket.create_connection(
                 ('127.0.0.1', port)) as sock:
             sock.sendall(hello)
             while True:
-                sock.sendall(frame)
+                sock.sendall(sent)
         time.sleep(PAUSE_S)
 
 
@@ -103,9 +119,10 @@ def main() -> None:
         for _ in range(CONNECTIONS):
             threading.Thread(target=ask, args=(args.tenant,),
                              daemon=True).start()
-    threading.Thread(target=flood, args=(args.edge, REFUSED),
-                     daemon=True).start()
-    flood(args.edge, TAKEN)
+    for host in HOSTS:
+        threading.Thread(target=flood, args=(args.edge, host),
+                         daemon=True).start()
+    threading.Event().wait()
 
 
 if __name__ == '__main__':

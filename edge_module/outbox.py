@@ -65,12 +65,12 @@ class Outbox:
     def put_report(self, report: reports.Report) -> None:
         """Replace the report that waits.
 
-        Tenants choose how many pairs there are. Where a report would not fit
-        into a frame, the pairs that sent least are left out.
+        Tenants choose how many pairs there are. Where a report would be too
+        long, the pairs that sent least are left out.
         """
-        while (2 * _PAIR_BYTES * len(report.pairs) > self._most_bytes
-               and len(messages.frame(messages.Whole(report)))
-               > self._most_bytes):
+        while (2 * _PAIR_BYTES * len(report.pairs) > reports.MOST_BYTES
+               and sum(map(len, messages.pack_report(report, self._most_bytes)
+                           )) > reports.MOST_BYTES):
             report = msgspec.structs.replace(
                 report, pairs=tuple(heapq.nlargest(
                     len(report.pairs) // 2, report.pairs,
@@ -122,9 +122,7 @@ class Outbox:
                       for one in self._measurements]
             self._measurements = []
             is_due = now_s >= self._beat_s + self.heartbeat_s
-            report = self._news(is_due, now_s)
-            if report is not None:
-                found.append(report)
+            found += self._news(is_due, now_s)
             if is_due:
                 found.append(HEARTBEAT)
                 self._beat_s = now_s
@@ -135,29 +133,36 @@ class Outbox:
                     limit=f'at most {self._most_bytes} bytes')
         return found
 
-    def _news(self, is_due: bool, now_s: float) -> bytes | None:
-        """Return the frame that brings the controller's report up to date.
+    def _news(self, is_due: bool, now_s: float) -> list[bytes]:
+        """Return the frames that bring the controller's report up to date.
 
-        The first report is sent in full, later ones as changes from the last.
-        None when there is nothing to send yet: changes that are not urgent
-        wait for the next heartbeat.
+        The first report is sent in full, later ones as changes from the last
+        where those fit into a frame. There are none when there is nothing to
+        send yet: changes that are not urgent wait for the next heartbeat.
 
         :param is_due: whether a heartbeat is due.
         """
         report, told = self._report, self._told
         if report is None:
-            return None
+            return []
         if told is None:
             self._told, self._told_s, self._was_moving = report, now_s, False
-            return messages.frame(messages.Whole(report))
+            return self._whole(report)
         delta = deltas.diff(told, report)
         is_moving = bool(delta) and deltas.is_urgent(
             told, delta, now_s - self._told_s)
         # The end of urgent changes is sent at once as well.
         if report is told or not (
                 is_due or is_moving or self._was_moving):
-            return None
+            return []
         self._told, self._told_s, self._was_moving = report, now_s, is_moving
         if delta:
-            return messages.frame(delta)
-        return None if is_due else HEARTBEAT
+            payload = messages.pack(delta)
+            return ([frames.frame(payload)]
+                    if len(payload) <= self._most_bytes
+                    else self._whole(report))
+        return [] if is_due else [HEARTBEAT]
+
+    def _whole(self, report: reports.Report) -> list[bytes]:
+        return list(map(frames.frame, messages.pack_report(
+            report, self._most_bytes)))

@@ -57,7 +57,7 @@ class Seat:
         :param payload: the message as it was received.
         :raises virtco.exception.VirtcoException: for what it must not say.
         """
-        event = self.session.take(message)
+        event = self.session.take(message, len(payload))
         if isinstance(event, session.Report) and event.report is None:
             self.write(_RESEND)
         else:

@@ -13,6 +13,7 @@ from virtco import exception
 from virtco.wire import deltas
 from virtco.wire import frames
 from virtco.wire import messages
+from virtco.wire import parts
 from virtco.wire import reports
 
 
@@ -29,7 +30,7 @@ class Report:
 
 
 Event = (messages.Hello | messages.Ack | messages.Nack | messages.Measured
-         | Report)
+         | parts.Part | Report)
 
 
 class Session:
@@ -37,17 +38,22 @@ class Session:
 
     :ivar sent: generation of the newest policy that it has or was sent.
     :ivar report: the last one, whole.
+    :ivar parts: parts of the next whole report, until it comes.
     """
 
     def __init__(self, hello: messages.Hello):
         self.host = hello.host
         self.sent = hello.generation
         self.report: reports.Report | None = None
+        self.parts: list[parts.Part] = []
+        self._parts_bytes = 0
 
-    def take(self, message: messages.Said) -> Event:
+    def take(self, message: messages.Said, size_bytes: int) -> Event:
         """Take the host's next message; return the event that it stands for.
 
-        :raises virtco.exception.Invalid: for a message out of turn.
+        :param size_bytes: length of the encoded message.
+        :raises virtco.exception.Invalid: for a message out of turn, and for a
+            report that is too long.
         :raises virtco.exception.Forbidden: to measure for another host.
         """
         match message:
@@ -62,11 +68,24 @@ class Session:
                 return message
             case messages.Heartbeat():
                 return Report(self.report, False)
+            case parts.Part():
+                self._keep(message, size_bytes)
+                return message
             case messages.Whole():
-                self.report = message.report
+                self.report = parts.joined(self.parts, message.report)
+                self.parts, self._parts_bytes = [], 0
             case deltas.Delta():
                 self._patch(message)
         return Report(self.report, self.report is not None)
+
+    def _keep(self, part: parts.Part, size_bytes: int) -> None:
+        """Keep a part until the report comes, which may never be."""
+        self._parts_bytes += size_bytes
+        if self._parts_bytes > reports.MOST_BYTES:
+            raise exception.Invalid(
+                field='report', value=f'{self._parts_bytes} bytes',
+                limit=f'at most {reports.MOST_BYTES} bytes')
+        self.parts.append(part)
 
     def _patch(self, delta: deltas.Delta) -> None:
         """Update the report by a delta; forget a report that does not match.

@@ -125,7 +125,12 @@ class Relay:
         found = [messages.pack(messages.Hello(
             frames.VERSION, host, self._upstream.epoch, seat.session.sent))]
         if seat.session.report is not None:
-            found.append(messages.pack(messages.Whole(seat.session.report)))
+            found += messages.pack_report(seat.session.report)
+        found += map(messages.pack, seat.session.parts)
+        if max(map(len, found)) > frames.MOST_BYTES:
+            # Such a frame would cost all hosts their connection. The leader
+            # asks this one for its report.
+            return found[:1]
         return found
 
     def _took(self, host: str, payload: bytes) -> None:

@@ -4,14 +4,14 @@
 
 import threading
 
-from virtco.wire import frames
+from virtco.wire import reports
 
 #: A host where 500 coflows send to five others each reports 165 kB a second,
 #: which take 6 ms of processor time.
 BYTES_PER_S = 256 * 1024
 CPU_PER_S = 0.01
 #: Burst of a name: a whole report after a reconnection.
-BURST_BYTES = frames.MOST_BYTES
+BURST_BYTES = reports.MOST_BYTES
 BURST_CPU_S = 0.1
 #: Names whose buckets are looked through for full ones.
 MOST_NAMES = 10_000

@@ -19,8 +19,8 @@ from virtco import units
 from virtco.wire import fields
 from virtco.wire import reports
 
-#: Fields whose changed rows a delta tells, with the most rows of a report.
-LISTS = {'coflows': reports.MOST_COFLOWS, 'pairs': reports.MOST_PAIRS}
+#: Fields whose changed rows a delta tells.
+LISTS = ('coflows', 'pairs')
 SLOW = frozenset({'boot_ms', 'cpu_s', 'shared', 'uplink_sent_bytes',
                   'default_sent_bytes', 'unshaped_sent_bytes',
                   'rdma_received_bytes'})
@@ -121,7 +121,7 @@ def patch(before: reports.Report, delta: Delta) -> reports.Report:
     """
     after = {name: value for name in _FIELDS
              if (value := getattr(delta.set, name)) is not msgspec.UNSET}
-    for name, most in LISTS.items():
+    for name in LISTS:
         found = getattr(delta.rows, name)
         if not (found.set or found.gone):
             continue
@@ -131,16 +131,10 @@ def patch(before: reports.Report, delta: Delta) -> reports.Report:
                 raise exception.Invalid(field=f'rows.{name}.gone', value=key,
                                         limit='a row of the previous report')
         rows.update(_by_key(found.set))
-        if len(rows) > most:
-            raise exception.Invalid(field=f'rows.{name}', value=len(rows),
-                                    limit=f'at most {most} in a report')
         after[name] = tuple(rows.values())
-    n_children = sum(len(row.destinations) for row in after.get('coflows', ()))
-    if n_children > reports.MOST_CHILDREN:
-        raise exception.Invalid(
-            field='rows.coflows', value=f'{n_children} destinations',
-            limit=f'at most {reports.MOST_CHILDREN} in a report')
-    return msgspec.structs.replace(before, **after)
+    report = msgspec.structs.replace(before, **after)
+    reports.check(report)
+    return report
 
 
 def is_urgent(before: reports.Report, delta: Delta,

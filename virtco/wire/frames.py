@@ -17,9 +17,9 @@ from virtco import exception
 VERSION = 1
 HEADER_BYTES = 4
 #: Limit of an edge's frame, unless the controller names another. Decoding one
-#: takes 32 ms, during which no other thread runs. 10,000 coflows that send to
-#: one host each need 1.6 MB.
-MOST_BYTES = 2 * 1024 * 1024
+#: takes 4 ms, during which no other thread runs. The rows of a longer report
+#: are sent in parts (:mod:`virtco.wire.parts`).
+MOST_BYTES = 256 * 1024
 
 
 def frame(payload: bytes) -> bytes:

@@ -19,6 +19,7 @@ from virtco import exception
 from virtco.wire import deltas
 from virtco.wire import fields
 from virtco.wire import frames
+from virtco.wire import parts
 from virtco.wire import probe_order
 from virtco.wire import reports
 
@@ -72,7 +73,10 @@ class Nack(msgspec.Struct, frozen=True, tag='nack'):
 
 
 class Whole(msgspec.Struct, frozen=True, tag='report'):
-    """Whole report of an edge module, the base of later deltas."""
+    """Whole report of an edge module, the base of later deltas.
+
+    The rows of the parts before it are part of it.
+    """
 
     report: reports.Report
 
@@ -87,8 +91,8 @@ class Measured(msgspec.Struct, frozen=True, tag='measurement'):
     measurement: reports.Measurement
 
 
-Said = (Hello | Peer | Ack | Nack | Whole | deltas.Delta | Heartbeat
-        | Measured)
+Said = (Hello | Peer | Ack | Nack | parts.Part | Whole | deltas.Delta
+        | Heartbeat | Measured)
 
 
 class Here(msgspec.Struct, frozen=True, tag='here'):
@@ -227,6 +231,19 @@ def pack(message: msgspec.Struct) -> bytes:
 def frame(message: msgspec.Struct) -> bytes:
     """Encode a message as a frame."""
     return frames.frame(pack(message))
+
+
+def pack_report(report: reports.Report, most_bytes: int = frames.MOST_BYTES
+                ) -> list[bytes]:
+    """Encode a whole report as payloads of frames: its parts come first.
+
+    :param most_bytes: length of a payload; a row may be longer.
+    """
+    payload = pack(Whole(report))
+    if len(payload) <= most_bytes:
+        return [payload]
+    cut, rest = parts.cut(report, most_bytes)
+    return [*map(pack, cut), pack(Whole(rest))]
 
 
 def decode(payload: bytes) -> Said:

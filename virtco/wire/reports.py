@@ -14,10 +14,15 @@ from typing import Annotated
 
 import msgspec
 
+from virtco import exception
 from virtco.wire import fields
 
+#: Limit of a whole report, in one frame or in parts: 10,000 coflows that send
+#: to one host each need 1.6 MB.
+MOST_BYTES = 2 * 1024 * 1024
 MOST_COFLOWS = 10_000
 MOST_PAIRS = 100_000
+MOST_PORTS = 10_000
 #: Destinations of all coflows together: a qdisc has no more classes.
 MOST_CHILDREN = 65_535
 #: Length of a window of a bulk connection.
@@ -25,7 +30,9 @@ WINDOW_S = 0.01
 RoundTrip = Annotated[float, msgspec.Meta(ge=0, le=3600)]
 
 
-class Link(msgspec.Struct, frozen=True):
+# Untracked by the garbage collector, which would look through the thousands
+# of rows of a report while no other thread runs: none is part of a cycle.
+class Link(msgspec.Struct, frozen=True, gc=False):
     """The uplink; a rate is null where the device does not tell."""
 
     egress_bps: fields.LinkRate | None
@@ -33,14 +40,14 @@ class Link(msgspec.Struct, frozen=True):
     dev: fields.Name | None = None
 
 
-class Responder(msgspec.Struct, frozen=True):
+class Responder(msgspec.Struct, frozen=True, gc=False):
     """Where packet trains of other hosts are received."""
 
     address: fields.Address
     port: fields.Port
 
 
-class Port(msgspec.Struct, frozen=True):
+class Port(msgspec.Struct, frozen=True, gc=False):
     """A VM's port on the virtual switch.
 
     :ivar notes: why its traffic is not, or not all, managed.
@@ -60,7 +67,7 @@ class Port(msgspec.Struct, frozen=True):
     ingress_cap_bps: fields.LinkRate | None = None
 
 
-class DestinationCounter(msgspec.Struct, frozen=True):
+class DestinationCounter(msgspec.Struct, frozen=True, gc=False):
     """Counter of a child class of a coflow.
 
     :ivar backlog_bytes: in its queue now.
@@ -71,7 +78,7 @@ class DestinationCounter(msgspec.Struct, frozen=True):
     backlog_bytes: fields.Bytes = 0
 
 
-class CoflowCounters(msgspec.Struct, frozen=True):
+class CoflowCounters(msgspec.Struct, frozen=True, gc=False):
     """Counters of a coflow's class.
 
     :ivar drops: packets.
@@ -93,7 +100,7 @@ class CoflowCounters(msgspec.Struct, frozen=True):
         return (self.coflow_id,)
 
 
-class PairCounter(msgspec.Struct, frozen=True):
+class PairCounter(msgspec.Struct, frozen=True, gc=False):
     """Counter of a pair of VMs at the sender's port."""
 
     src_ip: fields.Address
@@ -108,7 +115,7 @@ class PairCounter(msgspec.Struct, frozen=True):
         return self.dev, self.src_ip, self.dst_ip, self.dst_port
 
 
-class PeerCounter(msgspec.Struct, frozen=True):
+class PeerCounter(msgspec.Struct, frozen=True, gc=False):
     """Counter of bytes of no coflow from a port to an address."""
 
     dev: fields.Name
@@ -117,7 +124,7 @@ class PeerCounter(msgspec.Struct, frozen=True):
     sent_packets: fields.Bytes
 
 
-class PartCounters(msgspec.Struct, frozen=True):
+class PartCounters(msgspec.Struct, frozen=True, gc=False):
     """Counters of a part of the uplink other than the coflows' data."""
 
     sent_bytes: fields.Bytes = 0
@@ -125,7 +132,7 @@ class PartCounters(msgspec.Struct, frozen=True):
     backlog_bytes: fields.Bytes = 0
 
 
-class LimitCounter(msgspec.Struct, frozen=True):
+class LimitCounter(msgspec.Struct, frozen=True, gc=False):
     """Counter of unmanaged traffic to a limited destination.
 
     :ivar host: name of the destination; null: all others.
@@ -172,7 +179,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     epoch: fields.Key
     applied_generation: fields.Generation
     link: Link
-    ports: Annotated[tuple[Port, ...], msgspec.Meta(max_length=10_000)]
+    ports: Annotated[tuple[Port, ...], msgspec.Meta(
+        max_length=MOST_PORTS)]
     coflows: Annotated[tuple[CoflowCounters, ...], msgspec.Meta(
         max_length=MOST_COFLOWS)]
     uplink_sent_bytes: fields.Bytes
@@ -192,6 +200,28 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     health: fields.LongText | None = None
     error: fields.LongText | None = None
     cpu_s: fields.Amount | None = None
+
+
+#: The most rows of each table.
+MOST_ROWS = {'coflows': MOST_COFLOWS, 'pairs': MOST_PAIRS,
+             'peers': MOST_PAIRS, 'ports': MOST_PORTS}
+
+
+def check(report: Report) -> None:
+    """Check the rows of a report that several messages told.
+
+    :raises virtco.exception.Invalid: for more rows than a report may have.
+    """
+    for name, most in MOST_ROWS.items():
+        n_rows = len(getattr(report, name))
+        if n_rows > most:
+            raise exception.Invalid(field=name, value=n_rows,
+                                    limit=f'at most {most} in a report')
+    n_children = sum(len(row.destinations) for row in report.coflows)
+    if n_children > MOST_CHILDREN:
+        raise exception.Invalid(
+            field='coflows', value=f'{n_children} destinations',
+            limit=f'at most {MOST_CHILDREN} in a report')
 
 
 #: Report of a host that has not reported yet.

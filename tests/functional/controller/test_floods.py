@@ -12,8 +12,8 @@ import msgspec
 
 from tests.functional.controller import harness
 from tests.functional.controller import test_distributor
-from tests.unit import made
 from virtco.wire import frames
+from virtco.wire import messages
 from virtco.wire import reports
 
 N_ANSWERS = 9
@@ -24,20 +24,21 @@ UNLIMITED = {f'virtco.distribute.token_bucket.{name}': 1e12
                           'BURST_CPU_S')}
 
 
-def frame_of(*coflows, generation=0):
-    return made.frame('report', report=msgspec.structs.replace(
-        test_distributor.report(generation=generation), coflows=coflows))
+def frames_of(*coflows, generation=0):
+    return b''.join(map(frames.frame, messages.pack_report(
+        msgspec.structs.replace(test_distributor.report(
+            generation=generation), coflows=coflows))))
 
 
 def large_report():
-    """A frame almost as large as an edge module may send."""
+    """Frames of a report almost as large as an edge module may send."""
     def coflow(number):
         return reports.CoflowCounters(f'{number:036x}', 6, destinations=tuple(
             reports.DestinationCounter(f'h{host}', 1) for host in range(6)))
 
-    n_coflows = int(0.9 * frames.MOST_BYTES) // len(
+    n_coflows = int(0.9 * reports.MOST_BYTES) // len(
         msgspec.json.encode(coflow(0)))
-    return frame_of(*map(coflow, range(n_coflows)))
+    return frames_of(*map(coflow, range(n_coflows)))
 
 
 @contextlib.contextmanager
@@ -45,12 +46,12 @@ def flood(port):
     """Sends reports as fast as they are read."""
     bare = test_distributor.Bare(port, host='flood')
     assert bare.hear()['type'] == 'welcome'
-    frame = large_report()
+    sent = large_report()
 
     def send():
         with contextlib.suppress(OSError):
             while True:
-                bare.sock.sendall(frame)
+                bare.sock.sendall(sent)
 
     bare.sock.settimeout(None)
     thread = threading.Thread(target=send)
@@ -104,8 +105,8 @@ def test_who_was_held_back_is_read_on(make):
     port = controller.stream_port()
     bare = test_distributor.Bare(port, host='late')
     bare.sock.sendall(
-        frame_of(*(reports.CoflowCounters(f'c{number}', 1)
-                   for number in range(2000))) + frame_of(generation=7))
+        frames_of(*(reports.CoflowCounters(f'c{number}', 1)
+                    for number in range(2000))) + frames_of(generation=7))
     harness.wait_for(lambda: test_distributor.shown(
         controller, 'late').get('applied_generation') == 7, 'the next report')
     assert controller.metrics()['virtco_edge_throttled_total'] >= 1

@@ -14,6 +14,7 @@ from virtco import exception
 from virtco.distribute import edge_session as session
 from virtco.wire import frames
 from virtco.wire import messages
+from virtco.wire import parts
 from virtco.wire import reports
 
 VERSION = frames.VERSION
@@ -22,8 +23,8 @@ REPORT = made.report(applied_generation=3)
 
 
 def _say(one, kind, **fields):
-    return one.take(messages.decode(
-        msgspec.json.encode({'type': kind, **fields})))
+    payload = msgspec.json.encode({'type': kind, **fields})
+    return one.take(messages.decode(payload), len(payload))
 
 
 def _greet(kind='hello', may=lambda hello: True, led=4, **fields):
@@ -189,3 +190,30 @@ def test_what_is_no_message_is_refused(payload):
     with pytest.raises(exception.Invalid) as caught:
         messages.decode(payload)
     assert len(str(caught.value)) < 200
+
+
+def test_parts_become_rows_of_the_report_that_follows(one):
+    rows = [{'coflow_id': name, 'sent_bytes': 1} for name in 'abc']
+    for row in rows[:2]:
+        assert isinstance(_say(one, 'part', coflows=[row]), parts.Part)
+    # Nothing of them is said before the end.
+    assert _say(one, 'heartbeat').report is None
+    assert len(one.parts) == 2
+    found = _say(one, 'report', report=PLAIN | {'coflows': rows[2:]})
+    assert [row.coflow_id for row in found.report.coflows] == [*'abc']
+    assert one.parts == []
+    found = _say(one, 'report', report=PLAIN | {'coflows': rows[2:]})
+    assert [row.coflow_id for row in found.report.coflows] == ['c']
+
+
+def test_an_end_that_never_comes_takes_no_more_than_a_report(
+        one, monkeypatch):
+    monkeypatch.setattr(reports, 'MOST_BYTES', 50)
+    for _ in range(3):
+        _say(one, 'part')
+    _say(one, 'report', report=PLAIN)
+    for _ in range(3):
+        _say(one, 'part')
+    with pytest.raises(exception.Invalid, match='60 bytes'):
+        _say(one, 'part')
+    assert len(one.parts) == 3

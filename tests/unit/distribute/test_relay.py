@@ -25,6 +25,7 @@ from virtco.distribute import server
 from virtco.distribute import tickets
 from virtco.wire import frames
 from virtco.wire import messages
+from virtco.wire import reports
 
 REPORT = made.report()
 SEEN = leader.Seen(4, 7, 'x', '127.0.0.1:1', 'secret')
@@ -230,6 +231,38 @@ def test_the_next_leader_is_told_what_each_said_last(site):
         messages.pack(hello('h1', 5, 6)), messages.pack(
             messages.Whole(REPORT))]
     assert site.relay._replay('h2') == []
+
+
+def test_the_next_leader_is_told_long_reports_in_parts(site):
+    link = site.connect('h1', 3)
+    site.leader.take()
+    report = msgspec.structs.replace(REPORT, ports=tuple(
+        reports.Port(f'vm{number}', notes=('x' * 1000,))
+        for number in range(600)))
+    payloads = messages.pack_report(messages.decode(messages.pack(
+        messages.Whole(report))).report)
+    assert len(payloads) == 4
+    for payload in payloads:
+        link.seats[0].take(messages.decode(payload), payload)
+    assert [said for _, said in site.leader.take()] == payloads
+    _, *replayed = site.relay._replay('h1')
+    assert replayed == payloads
+    # Those of the next report, which is not whole yet.
+    site.say(link, messages.decode(payloads[1]))
+    _, *replayed = site.relay._replay('h1')
+    assert replayed == [*payloads, payloads[1]]
+
+
+def test_a_part_that_grows_beyond_a_frame_ends_no_connection(site):
+    """Defaults that an edge module left out are packed as well."""
+    link = site.connect('h1', 3)
+    site.say(link, messages.Whole(REPORT))
+    for n_rows, n_told in ((1000, 3), (7000, 1)):
+        payload = msgspec.json.encode({'type': 'part', 'coflows': [
+            {'coflow_id': f'{n}', 'sent_bytes': 6} for n in range(n_rows)]})
+        assert len(payload) <= frames.MOST_BYTES
+        link.seats[0].take(messages.decode(payload), payload)
+        assert len(site.relay._replay('h1')) == n_told
 
 
 def test_edge_modules_hear_whether_there_is_a_leader(site):

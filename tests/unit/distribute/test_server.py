@@ -132,7 +132,7 @@ def test_it_sends_what_the_edge_does_not_have(start):
 
 
 def test_a_stranger_has_nothing_long_decoded(start):
-    """A report of 2 MiB takes 32 ms, in which nobody else is served."""
+    """A frame of 256 KiB takes 4 ms, in which nobody else is served."""
     site = start()
     with dial(site) as sock:
         sock.sendall((17_000).to_bytes(4, 'big'))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import pytest
 
 from virtco.distribute import token_bucket
-from virtco.wire import frames
+from virtco.wire import reports
 
 AMOUNTS = st.floats(0.1, 100)
 
@@ -55,7 +55,7 @@ def test_a_bucket_that_nobody_used_is_full():
 
 
 def test_a_whole_report_of_any_size_is_read_at_once():
-    assert token_bucket.BURST_BYTES == frames.MOST_BYTES
+    assert token_bucket.BURST_BYTES == reports.MOST_BYTES
 
 
 def test_what_is_remembered_of_names_is_bounded(monkeypatch):

@@ -176,27 +176,45 @@ def test_a_frame_may_be_as_long_as_the_limit(outbox, more):
         assert outbox.take() == [frame]
 
 
-def test_more_pairs_than_a_frame_holds_cut_no_host_off(outbox, clock):
+def test_more_pairs_than_a_report_holds_cut_no_host_off(
+        outbox, clock, monkeypatch):
     """Those that sent least are left out, and the others are brought."""
-    outbox.restart(welcome(most_bytes=20_000))
+    monkeypatch.setattr(reports, 'MOST_BYTES', 20_000)
     pairs = [reports.PairCounter(dev='tap1', src_ip='10.0.0.1',
                                  dst_ip=f'10.0.1.{number}',
                                  sent_bytes=number, sent_packets=1)
              for number in range(250)]
     outbox.put_report(msgspec.structs.replace(REPORT, pairs=tuple(pairs)))
-    (first,) = said(outbox)
-    kept = {pair['dst_ip'] for pair in first['report']['pairs']}
+    *found, _ = said(outbox)
+    kept = {pair['dst_ip'] for part in found for pair in part['pairs']}
     assert kept == {pair.dst_ip for pair in pairs[-len(kept):]}
     assert len(kept) > 100
     clock[0] += 20
     outbox.put_report(msgspec.structs.replace(REPORT, pairs=tuple(
         msgspec.structs.replace(pair, sent_bytes=pair.sent_bytes + 9)
         for pair in pairs)))
-    assert [one['type'] for one in said(outbox)] == ['delta', 'heartbeat']
+    assert {one['type'] for one in said(outbox)} == {
+        'part', 'report', 'heartbeat'}
     outbox.put_report(msgspec.structs.replace(REPORT, pairs=tuple(pairs[:7])))
     clock[0] += 20
     outbox.resend()
     assert len(said(outbox)[0]['report']['pairs']) == 7
+
+
+def test_a_long_change_is_a_whole_report(outbox, clock):
+    """It is made of parts; a short one is told as such."""
+    coflows = tuple(reports.CoflowCounters(f'c{number}', 1)
+                    for number in range(60))
+    outbox.put_report(msgspec.structs.replace(REPORT, coflows=coflows))
+    *parts, last = said(outbox)
+    assert len(parts) > 1 and last['type'] == 'report'
+    for changed, kinds in ((60, {'part', 'report'}), (3, {'delta'})):
+        clock[0] += 1
+        coflows = tuple(msgspec.structs.replace(
+            row, sent_bytes=row.sent_bytes + (number < changed))
+            for number, row in enumerate(coflows))
+        outbox.put_report(msgspec.structs.replace(REPORT, coflows=coflows))
+        assert {one['type'] for one in said(outbox)} == kinds
 
 
 def test_a_new_connection_hears_of_no_old_answer(outbox):

@@ -140,13 +140,13 @@ def _pairs(*ports):
 
 
 @pytest.mark.parametrize(('first', 'second', 'field'), [
-    (_coflows('a', 'b', 'c'), _coflows('d'), 'rows.coflows'),
-    (_pairs(1, 2, 3), _pairs(4), 'rows.pairs'),
+    (_coflows('a', 'b', 'c'), _coflows('d'), 'coflows'),
+    (_pairs(1, 2, 3), _pairs(4), 'pairs'),
     (_coflows('a', n_destinations=4), _coflows('b', n_destinations=1),
-     'rows.coflows')])
+     'coflows')])
 def test_many_deltas_add_no_more_than_a_report_may_have(
         monkeypatch, first, second, field):
-    monkeypatch.setattr(deltas, 'LISTS', {'coflows': 3, 'pairs': 3})
+    monkeypatch.setattr(reports, 'MOST_ROWS', {'coflows': 3, 'pairs': 3})
     monkeypatch.setattr(reports, 'MOST_CHILDREN', 4)
     report = deltas.patch(made.report(), first)
     with pytest.raises(exception.Invalid) as caught:

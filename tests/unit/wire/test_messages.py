@@ -9,6 +9,7 @@ from tests.unit import made
 from virtco import exception
 from virtco.wire import deltas
 from virtco.wire import messages
+from virtco.wire import parts
 from virtco.wire import probe_order
 from virtco.wire import reports
 
@@ -23,6 +24,7 @@ EDGES = [
     (messages.Nack(5, 'no', 4),
      '{"type":"nack","generation":5,"error":"no","epoch":4}'),
     (messages.Heartbeat(), '{"type":"heartbeat"}'),
+    (parts.Part(), '{"type":"part"}'),
     (deltas.Delta(), '{"type":"delta"}')]
 PEERS = [
     (messages.Here(True), '{"type":"here","has_database":true}'),
