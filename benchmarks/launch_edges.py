@@ -16,17 +16,25 @@ call that took longest beyond it. ``neutral`` is the share of calls without a
 plan, ``policies`` how many were sent meanwhile.
 ``controller_core`` and ``edges_core`` are processor time per second.
 
-With ``--adversary`` as many VMs are launched once more while an edge module
-and a tenant flood the controller (:mod:`benchmarks.adversary`): ``adversary``
-has the same figures of them.
+With ``--adversary`` as many VMs are launched once more while edge modules and
+a tenant flood the controller (:mod:`benchmarks.adversary`): ``adversary`` has
+the same figures of them. Blocks without and with the flood take turns in the
+order ABBA, so that a drift of the machine moves both alike. The figures of a
+kind are those of the calls of all its blocks. ``call_p99_ratio`` is the
+quotient of the two ``call_p99_ms``, and ``call_p99_ratio_interval`` has 95 %
+of its values in a bootstrap over the groups, whose calls depend on each other.
 """
 
 import argparse
 from collections.abc import Iterator
+from collections.abc import Sequence
 import concurrent.futures
 import contextlib
+import dataclasses
+import itertools
 import json
 import pathlib
+import random
 import subprocess
 import sys
 import tempfile
@@ -42,6 +50,9 @@ from virtco import app
 
 N_FLOWS = 36
 PATIENCE_S = 120.0
+#: Blocks of each kind, an even number: half of them begin a turn.
+N_BLOCKS = 4
+N_RESAMPLES = 2000
 
 
 class Client:
@@ -136,43 +147,133 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
                 Client(url, args.edges))) for _ in range(args.clients)]
             for number, client in enumerate(clients):
                 client.ask(10_000 + number, 0)
-            found = run(args, controller, phases, others, clients, 0)
-            if args.adversary:
-                place, = controller.distribute.servers()
-                with adversary.beside(place.port, url):
-                    found['adversary'] = run(args, controller, phases,
-                                             others, clients, 1)
+            bench = Bench(controller, phases, others, clients)
+            if not args.adversary:
+                found = summary([bench.run(args.vms)])
+            else:
+                found = compared(bench, url, args.vms)
     return {'edges': args.edges, 'coflows': args.coflows, **found}
 
 
-def run(args: argparse.Namespace, controller: app.App, phases: Phases,
-        others: psutil.Process, clients: list[Client], turn: int
-        ) -> dict[str, Any]:
-    """Launch, and say what it took.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Block:
+    """Launches without a pause, and what they took.
 
-    :param turn: launches of another one have other names.
+    :ivar beyond_ms: time of each call without the solve, by group.
+    :ivar whole_ms: time of each call.
+    :ivar slowest: phases of the call that took longest beyond its solve, and
+        how long.
+    :ivar used: what changed of :func:`figures`.
     """
-    before = figures(controller, others)
-    calls = launch_all(clients, args.vms, turn * args.vms)
-    after = figures(controller, others)
-    took_s = after['at_s'] - before['at_s']
-    whole_ms = [1e3 * call['took_s'] for call in calls]
-    beyond_ms = [1e3 * (call['took_s'] - phases.spent_s.get(
-        call['instance'], {}).get('solve', 0.0)) for call in calls]
-    slowest = calls[int(np.argmax(beyond_ms))]
+
+    beyond_ms: list[list[float]]
+    whole_ms: list[float]
+    slowest: tuple[float, dict[str, float]]
+    n_neutral: int
+    used: dict[str, float]
+
+
+class Bench:
+    """Launches one block after another, each of new groups."""
+
+    def __init__(self, controller: app.App, phases: Phases,
+                 others: psutil.Process, clients: list[Client]):
+        self.controller = controller
+        self._phases = phases
+        self._others = others
+        self._clients = clients
+        self._n_groups = 0
+
+    def run(self, n_vms: int) -> Block:
+        before = figures(self.controller, self._others)
+        groups = launch_all(self._clients, n_vms, self._n_groups)
+        after = figures(self.controller, self._others)
+        self._n_groups += len(groups)
+        beyond_ms = [[1e3 * (call['took_s'] - self._spent_s(call).get(
+            'solve', 0.0)) for call in group] for group in groups]
+        calls = [call for group in groups for call in group]
+        slowest_ms, slowest = max(
+            zip(itertools.chain(*beyond_ms), calls),
+            key=lambda one: one[0])
+        return Block(beyond_ms, [1e3 * call['took_s'] for call in calls],
+                     (slowest_ms, self._spent_s(slowest)),
+                     sum(call['status'] != 'planned' for call in calls),
+                     {name: value - before[name]
+                      for name, value in after.items()})
+
+    def _spent_s(self, call: dict[str, Any]) -> dict[str, float]:
+        return self._phases.spent_s.get(call['instance'], {})
+
+
+def compared(bench: Bench, url: str, n_vms: int) -> dict[str, Any]:
+    """Launch in blocks without and with a flood, and compare them."""
+    blocks: dict[bool, list[Block]] = {False: [], True: []}
+    size = -(-n_vms // N_BLOCKS)
+    for is_flooded in (False, True, True, False) * (N_BLOCKS // 2):
+        with flooded(bench.controller, url) if is_flooded else (
+                contextlib.nullcontext()):
+            blocks[is_flooded].append(bench.run(size))
+    quiet, flood = ([group for block in blocks[kind]
+                     for group in block.beyond_ms]
+                    for kind in (False, True))
+    return {**summary(blocks[False]), 'adversary': summary(blocks[True]),
+            'call_p99_ratio': round(p99(flood) / p99(quiet), 3),
+            'call_p99_ratio_interval': ratio_interval(quiet, flood)}
+
+
+@contextlib.contextmanager
+def flooded(controller: app.App, url: str) -> Iterator[None]:
+    """Flood the controller; nothing of the flood is left at the end."""
+    place, = controller.distribute.servers()
+    with adversary.beside(place.port, url):
+        yield
+    server = controller.distribute._server
+    assert server is not None
+    for host in adversary.HOSTS:
+        # The kernel keeps what was sent, which would be read on.
+        seat = server.seats().get(host)
+        if seat is not None:
+            server.loop.call_soon_threadsafe(seat.connection.close)
+
+
+def p99(groups: Sequence[Sequence[float]]) -> float:
+    return float(np.percentile(np.concatenate(groups), 99))
+
+
+def ratio_interval(quiet: Sequence[Sequence[float]],
+                   flood: Sequence[Sequence[float]]) -> list[float]:
+    """Ends of the interval that has 95 % of the resampled ratios of p99."""
+    rng = random.Random(1)
+
+    def resampled(groups: Sequence[Sequence[float]]) -> float:
+        return p99(rng.choices(groups, k=len(groups)))
+
+    return [round(float(end), 3) for end in np.percentile(
+        [resampled(flood) / resampled(quiet) for _ in range(N_RESAMPLES)],
+        (2.5, 97.5))]
+
+
+def summary(blocks: Sequence[Block]) -> dict[str, Any]:
+    """Say what the launches of blocks took together."""
+    whole_ms = [ms for block in blocks for ms in block.whole_ms]
+    beyond_ms = [ms for block in blocks for group in block.beyond_ms
+                 for ms in group]
+    _, slowest_s = max((block.slowest for block in blocks),
+                       key=lambda one: one[0])
+    used = {name: sum(block.used[name] for block in blocks)
+            for name in blocks[0].used}
     return {
-        'vms': len(calls),
+        'vms': len(whole_ms),
         **{f'{name}_p{percent}_ms': round(float(np.percentile(
             values, percent)), 3) for name, values in (
                 ('call', beyond_ms), ('whole', whole_ms))
            for percent in (50, 99)},
-        'slowest_ms': {name: round(1e3 * spent_s, 1) for name, spent_s in
-                       phases.spent_s.get(slowest['instance'], {}).items()},
-        'neutral': sum(call['status'] != 'planned'
-                       for call in calls) / len(calls),
-        'policies': after['policies'] - before['policies'],
-        'controller_core': (after['here_s'] - before['here_s']) / took_s,
-        'edges_core': (after['there_s'] - before['there_s']) / took_s}
+        'slowest_ms': {name: round(1e3 * spent_s, 1)
+                       for name, spent_s in slowest_s.items()},
+        'neutral': sum(block.n_neutral for block in blocks) / len(whole_ms),
+        'policies': used['policies'],
+        'controller_core': used['here_s'] / used['at_s'],
+        'edges_core': used['there_s'] / used['at_s']}
 
 
 def figures(controller: app.App, others: psutil.Process) -> dict[str, float]:
@@ -186,19 +287,21 @@ def figures(controller: app.App, others: psutil.Process) -> dict[str, float]:
 
 
 def launch_all(clients: list[Client], n_vms: int, first_group: int = 0
-               ) -> list[dict[str, Any]]:
-    """The groups go round among the clients; a group's VMs come in turn."""
+               ) -> list[list[dict[str, Any]]]:
+    """The calls of each group. The groups go round among the clients; a
+    group's VMs come in turn.
+    """
     sizes = [min(launch.N_VMS, n_vms - start)
              for start in range(0, n_vms, launch.N_VMS)]
 
-    def work(first: int) -> list[dict[str, Any]]:
-        return [clients[first].ask(first_group + number, row)
-                for number in range(first, len(sizes), len(clients))
-                for row in range(sizes[number])]
+    def work(first: int) -> list[list[dict[str, Any]]]:
+        return [[clients[first].ask(first_group + number, row)
+                 for row in range(sizes[number])]
+                for number in range(first, len(sizes), len(clients))]
 
     with concurrent.futures.ThreadPoolExecutor(len(clients)) as pool:
-        return [call for calls in pool.map(work, range(len(clients)))
-                for call in calls]
+        return [group for groups in pool.map(work, range(len(clients)))
+                for group in groups]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -214,7 +317,8 @@ def main(argv: list[str] | None = None) -> int:
                         help='one edge in twenty tells each second what 20 '
                              'coflows sent')
     parser.add_argument('--adversary', action='store_true',
-                        help='launch once more beside ones that flood')
+                        help='launch once more beside ones that flood, in '
+                             'blocks that take turns')
     parser.add_argument('--json', action='store_true')
     args = parser.parse_args(argv)
     found = measure(args)

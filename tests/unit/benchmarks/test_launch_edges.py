@@ -49,3 +49,28 @@ def test_a_call_that_never_began_has_no_phases():
     with pytest.raises(ValueError):
         place._in_time(None, types.SimpleNamespace(instance_uuid='i'), bool)
     assert phases.spent_s == {}
+
+
+def block(*groups, slowest):
+    return launch_edges.Block(
+        list(groups), [ms for group in groups for ms in group], slowest, 1,
+        {'at_s': 2.0, 'here_s': 1.0, 'there_s': 0.5, 'policies': 3})
+
+
+def test_blocks_are_judged_together():
+    found = launch_edges.summary([
+        block([1.0, 2.0], slowest=(2.0, {'read': 0.002})),
+        block([3.0], [94.0, 5.0], slowest=(94.0, {'read': 0.09}))])
+    assert found['vms'] == 5 and found['neutral'] == 0.4
+    assert found['call_p50_ms'] == 3.0
+    assert found['slowest_ms'] == {'read': 90.0}
+    assert (found['policies'], found['controller_core']) == (6, 0.5)
+
+
+def test_the_interval_has_the_ratio_and_knows_how_few_groups_there_are():
+    quiet = [[10.0] * 12 for _ in range(20)]
+    assert launch_edges.ratio_interval(quiet, [[12.0] * 12]) == [1.2, 1.2]
+    # One slow group may be drawn or not.
+    low, high = launch_edges.ratio_interval(
+        quiet, [*quiet[1:], [30.0] * 12])
+    assert (low, high) == (1.0, 3.0)
