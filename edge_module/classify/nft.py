@@ -182,7 +182,7 @@ class NftClassifier:
         if self.known is None or not self.known.follows:
             return frozenset()
         objects, = self._read(
-            operations.Listing('set', self.hook.map_name('reached')))
+            operations.Listing('set', self.hook.map_name(nft_text.REACHED)))
         return nft_listing.elements(objects)
 
     def ports(self) -> Collection[int]:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from edge_module.classify import classified as base
 from edge_module.qdisc import wire
+from edge_module.tcplan import minors
 
 TABLE = 'netdev virtco'
 PORT_CHAIN, TOWARDS_CHAIN = 'dev_', 'towards_'
@@ -33,12 +34,16 @@ UNMANAGED = {False: CONTROL, True: ('to', *CONTROL, 'seen', 'others')}
 STRANGERS = 'strangers'
 # Chains with one fixed rule each.
 FIXED = (*CONTROL, STRANGERS)
-# Most entries of the set. A port fills at most a sixteenth of it, with the
-# addresses that have sent its VM something (NEAR).
-_MOST_SEEN, _SEEN_S = 16384, 4
-# Datagrams whose later fragments are awaited.
+# Set of (port, destination Ethernet address) of unmanaged packets. A port
+# fills at most a sixteenth of it, with the addresses that have sent its VM
+# something (NEAR).
+REACHED, _MOST_REACHED, _REACHED_S = 'reached', 16384, 4
+# Maps of the datagrams whose later fragments are awaited, with room for 170
+# ports at the limit that each of them has in the set.
 FRAGMENTS = ('frag4', 'frag6')
-_MOST_FRAGMENTED, _FRAGMENTED_S = 4096, 2
+_MOST_FRAGMENTED, _FRAGMENTED_S = 262144, 2
+FRAGMENTING = 'fragmenting'
+_FRAGMENTING_LIMIT = 'limit rate 512/second burst 512 packets'
 # Sets of each port, by IP version: destination addresses of packets that
 # match no entry. Packets of a VM to further addresses are not counted; other
 # VMs have sets of their own.
@@ -100,13 +105,6 @@ class Hook:
         return (f'{self.dev} . @nh,256,64 . @nh,352,32',
                 ('iface_index', 'integer', 'integer'))
 
-    @property
-    def seen(self) -> str:
-        """Name of the set of (port, destination Ethernet address) of
-        unmanaged packets.
-        """
-        return self.map_name('reached')
-
     def skeleton(self) -> str:
         """Return the commands that replace the table, if there is one, by one
         without ports, rules and entries.
@@ -124,8 +122,11 @@ class Hook:
               f'{self._fragment(kind)[0]} : meta priority; '
               f'size {_MOST_FRAGMENTED}; timeout {_FRAGMENTED_S}s; '
               'flags dynamic,timeout; }' for kind in FRAGMENTS),
-            f'add set {TABLE} {self.seen} {{ type iface_index . '
-            f'ether_addr; size {_MOST_SEEN}; timeout {_SEEN_S}s; '
+            f'add set {TABLE} {self.map_name(FRAGMENTING)} {{ '
+            f'type iface_index; size {minors.N_PORTS}; '
+            f'timeout {_FRAGMENTED_S}s; flags dynamic,timeout; }}',
+            f'add set {TABLE} {self.map_name(REACHED)} {{ type iface_index . '
+            f'ether_addr; size {_MOST_REACHED}; timeout {_REACHED_S}s; '
             'flags dynamic,timeout; }',
             *(f'add chain {TABLE} {name}' for name in (
                 *CONTROL, 'classify', 'unmanaged', STRANGERS)),
@@ -164,11 +165,11 @@ class Hook:
             in the set; when the set is full, packets get the class of
             ``others``.
         """
-        seen = f'@{self.seen}'
+        reached = f'@{self.map_name(REACHED)}'
         rules = {
             'to': f'meta priority set {self.dev} . ether daddr map '
                   f'@{self.map_name("to")} return',
-            'seen': f'{_IS_UNICAST} update {seen} '
+            'seen': f'{_IS_UNICAST} update {reached} '
                     f'{{ {self.dev} . ether daddr }} return',
             'others': f'goto {STRANGERS}',
             **{name: f'jump {name}' for name in CONTROL}}
@@ -188,7 +189,8 @@ class Hook:
             # Later fragments carry no port: they follow this one.
             name, kind = f'frag{kind[-1]}', f'port{kind[-1]}'
             condition = f'{_FIRST[ip]} '
-            then = (f'update @{self.map_name(name)} '
+            then = (f'update @{self.map_name(FRAGMENTING)} {{ {self.dev} '
+                    f'{_FRAGMENTING_LIMIT} }} update @{self.map_name(name)} '
                     f'{{ {self._fragment(name)[0]} : meta priority }} ')
         if kind.startswith('port'):
             port = ' . meta l4proto . th dport'

@@ -108,15 +108,17 @@ def flood(vm, packets, rate_bps=8e6):
 
 def send(vm, packet, count):
     """Broadcast a packet from a VM's interface."""
-    ethertype, body = packet
+    send_all(vm, count * [packet])
 
+
+def send_all(vm, packets):
+    """Broadcast packets from a VM's interface."""
     def body_of_thread():
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
             sock.bind(('eth0', 0))
-            frame = (b'\xff' * 6 + b'\x02\0\0\0\0\x09'
-                     + ethertype.to_bytes(2, 'big') + body)
-            for _ in range(count):
-                sock.send(frame)
+            for ethertype, body in packets:
+                sock.send(b'\xff' * 6 + b'\x02\0\0\0\0\x09'
+                          + ethertype.to_bytes(2, 'big') + body)
 
     beds.in_netns(vm.netns, body_of_thread)
 

@@ -144,6 +144,29 @@ def test_fragments_follow_their_first(pair, ipv6):
     assert edge.counted() == counted
 
 
+@pytest.mark.parametrize('limit', [
+    None, 'limit rate 9999/second burst 9999 packets'])
+def test_a_flood_of_fragments_displaces_nobodys(pair, monkeypatch, limit):
+    """Where no port has a limit, the flooder's take all places."""
+    monkeypatch.setattr(nft_text, '_MOST_FRAGMENTED', 2000)
+    if limit is not None:
+        monkeypatch.setattr(nft_text, '_FRAGMENTING_LIMIT', limit)
+    bed, edge = pair
+    a, hostile, b = (bed.add_vm(host) for host in ('h1', 'h1', 'h2'))
+    edge.set_ports()
+    edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS).coflow(
+        'C1', 5e6, [(a, b, 1)], port=5002).coflow(
+        'C2', 5e6, [(hostile, b, 1)], port=5002).build())
+    _learn(a, b)
+    frames.send_all(hostile, [frames.ipv4(
+        hostile.ip, b.ip, frames.UDP, frames.udp(5002)[:16], 0x2000,
+        ident=ident) for ident in range(3000)])
+    sent = _sent(edge, lambda: _send_udp(a, b.ip, 20, port=5002,
+                                         size_bytes=4000), 20 * 4000)
+    is_followed = sent[C1] >= 20 * 4000
+    assert is_followed == (limit is None), sent
+
+
 def test_tenants_with_equal_addresses(pair):
     bed, edge = pair
     bridge = bed.add_segment('seg', 'vxlan')

@@ -64,7 +64,8 @@ def _listing(elements=(), rules=(), devs=('dev_1_lo', 'towards_1_lo'),
              if 'to' in unmanaged else ()}
     return [*(_map(name, found.get(name, ()))
               for name in nft_text.INGRESS.maps()),
-            {'set': {'name': 'ingress_reached'}},
+            *({'set': {'name': f'ingress_{name}'}}
+              for name in ('reached', 'fragmenting')),
             *({'set': {'name': name}} for name in sets),
             *({'rule': {'chain': name, 'comment': name}}
               for name in fixed),
@@ -286,13 +287,16 @@ def test_fragments_are_told_apart_by_device(hook, kind):
     assert key.startswith(f'{hook.dev} . ') and types[0] == 'iface_index'
     text = hook.skeleton()
     assert (f'{hook.map_name(kind)} {{ typeof {key} : meta priority; '
-            'size 4096; timeout 2s; ') in text
+            'size 262144; timeout 2s; ') in text
+    assert (f'add set netdev virtco {hook.name}_fragmenting {{ type '
+            'iface_index; size 4096; timeout 2s; ') in text
     number = kind[-1]
     rules = hook.set_rules([f'later{number}', f'first{number}'])
     assert (f'meta priority set {key} map @{hook.map_name(kind)} return'
             in rules)
-    assert (f'update @{hook.map_name(kind)} {{ {key} : meta priority }}'
-            in rules)
+    assert (f'update @{hook.name}_fragmenting {{ {hook.dev} limit rate '
+            f'512/second burst 512 packets }} update @{hook.map_name(kind)} '
+            f'{{ {key} : meta priority }}' in rules)
 
 
 @pytest.mark.parametrize(('kind', 'condition', 'key'), [
@@ -408,6 +412,7 @@ class _AtUplink(_Kernel):
             {'rule': {'chain': 'unmanaged', 'comment': name}}
             for name in nft_text.CONTROL),
             {'set': {'name': 'egress_reached'}},
+            {'set': {'name': 'egress_fragmenting'}},
             {'chain': {'name': 'dev_1_lo'}},
             {'rule': {'chain': 'dev_1_lo', 'comment': '7000:7001'}}, *(
             {'rule': {'chain': 'classify', 'comment': name}}
