@@ -28,11 +28,14 @@ _KEY = struct.Struct('>II')
 _KEY_OFFSET = struct.Struct('=ii')
 _TERMINAL = 1
 _NESTED = 0x8000
-_PREFS = {wire.ETH_P_IP: 1, wire.ETH_P_IPV6: 2}
+# Preference of the filters of an IP version. They are asked about every
+# packet and read the version themselves: the kernel asks filters of IP about
+# no packet with a VLAN tag.
+_PREFS = {4: 3, 6: 4}
 # Where the addresses and the destination port stand in a header without
 # options: source, destination, port.
-_OFFSETS = {wire.ETH_P_IP: (12, 16, 20), wire.ETH_P_IPV6: (8, 24, 40)}
-_PORT_MASK = 0x0000FFFF
+_OFFSETS = {4: (12, 16, 20), 6: (8, 24, 40)}
+_VERSION_MASK, _PORT_MASK = 0xF0000000, 0x0000FFFF
 
 
 def add_ifb(name: str) -> wire.Message:
@@ -132,19 +135,19 @@ def _words(address: str) -> list[int]:
 def match_pair(ifindex: int, key: classify.Entry, minor: int) -> wire.Message:
     """Build the request for a filter that puts a pair's packets into a class.
     """
-    protocol = wire.ETH_P_IPV6 if key.is_ipv6 else wire.ETH_P_IP
-    source, target, port = _OFFSETS[protocol]
-    keys = [(0xFFFFFFFF, word, offset + 4 * index)
-            for address, offset in ((key.src_ip, source),
-                                    (key.dst_ip, target))
-            for index, word in enumerate(_words(address))]
+    version = 6 if key.is_ipv6 else 4
+    source, target, port = _OFFSETS[version]
+    keys = [(_VERSION_MASK, version << 28, 0), *(
+        (0xFFFFFFFF, word, offset + 4 * index)
+        for address, offset in ((key.src_ip, source), (key.dst_ip, target))
+        for index, word in enumerate(_words(address)))]
     if key.dst_port:
         keys.append((_PORT_MASK, key.dst_port, port))
     options = wire.attr(_U32_CLASSID, (
         wire.ROOT_HANDLE | minor).to_bytes(4, 'little')) + wire.attr(
         _U32_SEL, _selector(keys))
     return _new_filter(ifindex, wire.ROOT_HANDLE, wire.filter_info(
-        _PREFS[protocol], protocol), options)
+        _PREFS[version], wire.ETH_P_ALL), options)
 
 
 def dump_pairs(ifindex: int) -> wire.Message:
@@ -159,13 +162,13 @@ def read_pair(body: bytes) -> tuple[classify.Entry, int, int] | None:
     selector = options.get(_U32_SEL)
     if selector is None or _U32_CLASSID not in options:
         return None
-    is_ipv6 = info >> 16 == _PREFS[wire.ETH_P_IPV6]
+    is_ipv6 = info >> 16 == _PREFS[6]
     words, port = [], 0
     for index in range(selector[2]):
         mask, value = _KEY.unpack_from(selector, _SELECTOR.size + 16 * index)
         if mask == _PORT_MASK:
             port = value
-        else:
+        elif mask != _VERSION_MASK:
             words.append(value.to_bytes(4, 'big'))
     half = 4 if is_ipv6 else 1
     if len(words) != 2 * half:

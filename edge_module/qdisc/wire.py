@@ -34,7 +34,7 @@ NLM_F_CREATE = 0x400
 TC_H_ROOT = 0xFFFFFFFF
 # Handle of the ingress qdisc.
 INGRESS_HANDLE = 0xFFFF0000
-ETH_P_ALL, ETH_P_IP, ETH_P_IPV6 = 0x0003, 0x0800, 0x86DD
+ETH_P_ALL = 0x0003
 ROOT_MAJOR = edge_policy.CLASS_MAJOR
 ROOT_HANDLE = ROOT_MAJOR << 16
 # Class of another program's HTB in which ours may be (shared_root).

@@ -2,12 +2,17 @@
 
 """Coflows against other traffic where they arrive."""
 
+import dataclasses
+
 import pytest
 
 from edge_module.privileged import kernel_calls as kernel
 from edge_module.qdisc import receiver
+from edge_module.tcplan import minors
 from tests.netns.edge import bed as beds
+from tests.netns.edge import frames
 from tests.netns.edge import policies
+from virtco.wire import edge_policy
 
 LINK_BPS = 40e6
 
@@ -47,6 +52,55 @@ def test_noise_does_not_starve_a_coflow(crossing):
     assert before < 20e6
     assert after > 25e6
     assert rest > 2e6  # the others are not shut out either
+
+
+FRAMES = {
+    'whole': lambda a, b, port: frames.ipv4(
+        a.ip, b.ip, frames.UDP, frames.udp(port)),
+    'a VLAN tag': lambda a, b, port: frames.tagged(
+        frames.ipv4(a.ip, b.ip, frames.UDP, frames.udp(port))),
+    'IPv6': lambda a, b, port: frames.ipv6(
+        a.ip6, b.ip6, frames.UDP, frames.udp(port)),
+    'IPv6, a VLAN tag': lambda a, b, port: frames.tagged(
+        frames.ipv6(a.ip6, b.ip6, frames.UDP, frames.udp(port))),
+    'IPv4 options': lambda a, b, port: frames.ipv4(
+        a.ip, b.ip, frames.UDP, frames.udp(port), options=b'\x01' * 8),
+    'IPv6 options': lambda a, b, port: frames.ipv6(
+        a.ip6, b.ip6, *frames.extended([frames.HOP_BY_HOP], frames.UDP,
+                                       frames.udp(port))),
+    'two VLAN tags': lambda a, b, port: frames.tagged(frames.tagged(
+        frames.ipv4(a.ip, b.ip, frames.UDP, frames.udp(port))), 0x88a8),
+    'another protocol': lambda a, b, port: (0x88B5, bytes(400)),
+}
+#: Of these the filters find no addresses, or no port.
+UNREAD = {None: ('two VLAN tags', 'another protocol'),
+          5002: ('IPv4 options', 'IPv6 options', 'two VLAN tags',
+                 'another protocol')}
+
+
+@pytest.mark.parametrize('port', UNREAD)
+def test_packets_of_a_pair_are_a_coflows(crossing, port):
+    """Of whatever is not read, the default class has it."""
+    bed, edge, policy, sink, a, noise = crossing
+    edge.enforcer.receiver = receiver.Receiver(kernel, 'uplink0', LINK_BPS)
+    edge.set_policy(dataclasses.replace(policy, received=tuple(
+        edge_policy.ReceivedPair(*pair, port)
+        for pair in ((a.ip, sink.ip), (a.ip6, sink.ip6)))))
+
+    def received():
+        return {minor: seen.sent_packets for minor, seen in beds.in_netns(
+            edge.netns, edge.enforcer.receiver.queue.stats).items()}
+
+    found = {}
+    for name, frame in FRAMES.items():
+        before = received()
+        frames.send(a, frame(a, sink, port or 9), 20)
+        beds.wait_for(lambda: received()[minors.LINK]
+                      >= before[minors.LINK] + 20, 5, name)
+        grown = {minor: count - before[minor]
+                 for minor, count in received().items()}
+        found[name] = grown[receiver.MANAGED_MINOR] >= 20
+    assert found == {name: name not in UNREAD[port] for name in FRAMES}
 
 
 def test_receiver_side_is_kept_and_removed(crossing):

@@ -117,20 +117,19 @@ def test_all_that_is_received_is_redirected():
         DELTFILTER, 0, tcmsg(7, 0, INGRESS, REDIRECT))
 
 
-@pytest.mark.parametrize('src, dst, protocol, pref, offsets', [
-    ('10.0.0.1', '10.0.0.2', 0x0800, 1, (12, 16, 20)),
-    ('fd00::1', 'fd00:0:1::2', 0x86DD, 2, (8, 12, 16, 20, 24, 28, 32, 36,
-                                           40))])
+@pytest.mark.parametrize('src, dst, version, pref, offsets', [
+    ('10.0.0.1', '10.0.0.2', 4, 3, (12, 16, 20)),
+    ('fd00::1', 'fd00:0:1::2', 6, 4, (8, 12, 16, 20, 24, 28, 32, 36, 40))])
 @pytest.mark.parametrize('port', [0, 80])
-def test_a_pair_is_matched_by_the_words_of_its_header(src, dst, protocol,
+def test_a_pair_is_matched_by_the_words_of_its_header(src, dst, version,
                                                       pref, offsets, port):
     packed = b''.join(ipaddress.ip_address(one).packed for one in (src, dst))
     words = struct.unpack(f'>{len(packed) // 4}I', packed)
-    keys = [(0xFFFFFFFF, word, offset)
-            for word, offset in zip(words, offsets)]
+    keys = [(0xF0000000, version << 28, 0), *(
+        (0xFFFFFFFF, word, offset) for word, offset in zip(words, offsets))]
     if port:
         keys.append((0xFFFF, port, offsets[-1]))
-    info = pref << 16 | socket.htons(protocol)
+    info = pref << 16 | socket.htons(3)
     message = redirect.match_pair(7, classify.Entry(0, src, dst, port), 0x12)
     assert message == (
         NEWTFILTER, CREATE_NEW, tcmsg(7, 0, ROOT, info) + nested(
