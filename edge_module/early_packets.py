@@ -5,8 +5,9 @@
 They stay in the queue of the port's unmanaged traffic, which beside busy
 coflows drains at a few packets a second, while TCP's sender waits for their
 acknowledgements: after a hint that came 2 s late a flow stood still for
-another 1.2 s. So unmanaged traffic has the flow's rate, too, until these
-packets are sent, and so has the limit towards its host, but none towards
+another 1.2 s. So the flow's class lends unmanaged traffic a part of its rate
+until these packets are sent: the rates still fit the link, however often flows
+come and go. The limit towards the flow's host rises likewise, but none towards
 another. The kernel ignores a new priority of a class with packets, and a leaf
 at the idle rate owes tokens for a minute: only the leaf's parent becomes
 faster at once.
@@ -24,6 +25,8 @@ from virtco.wire import edge_policy
 
 #: Seconds for which these packets are served so at most.
 MOST_S = 1.0
+#: Part of its rate that a class lends.
+LENT = 0.25
 #: Reads the counters of the classes, by minor.
 Read = Callable[[], Mapping[int, wire.ClassStats]]
 
@@ -31,9 +34,9 @@ Read = Callable[[], Mapping[int, wire.ClassStats]]
 class EarlyPackets:
     """Queues of ports with packets of flows that have a class now.
 
-    :ivar rates_bps: rates of these flows by the minor of the class that is
-        faster meanwhile: all unmanaged traffic's, and that towards a host with
-        a limit. Empty without such queues.
+    :ivar rates_bps: rate that is added meanwhile, by minor: to all unmanaged
+        traffic and to that towards a host with a limit; less than 0 for the
+        classes of these flows. Empty without such queues.
     """
 
     def __init__(self) -> None:
@@ -81,8 +84,11 @@ class EarlyPackets:
                     minors.of_limited(slot, seats[ifindex]), stats):
                 begun |= {(minors.UNMANAGED, minor),
                           (minors.of_limit(slot), minor)}
+        lending = {minor for _, minor in begun} - self.rates_bps.keys()
         for faster, minor in begun:
-            self.rates_bps[faster] += targets[minor][1]
+            if minor in lending:
+                self.rates_bps[faster] += LENT * targets[minor][1]
+                self.rates_bps[minor] = -LENT * targets[minor][1]
         if begun:
             self._until_s = now_s + MOST_S
         return bool(begun)

@@ -198,8 +198,8 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
     :param ports: ifindexes of the VM ports.
     :param turns: part of a whole turn, by minor of a port's class; see
         :mod:`edge_module.tcplan.turns`.
-    :param early_bps: rate at which packets of coflows leave the queues of
-        unmanaged traffic, by minor; see :mod:`edge_module.early_packets`.
+    :param early_bps: rate that classes of coflows lend to unmanaged traffic,
+        by minor; see :mod:`edge_module.early_packets`.
     :param made: cache of the tree before; it is updated.
     :param queues_bps: rate guaranteed to queues of other programs.
     """
@@ -220,16 +220,18 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
                 base, settings, minors.seats(ports).values(),
                 early_bps):
             tree[item.minor] = item
-    if minors.UNMANAGED in early_bps:
-        unmanaged = tree[minors.UNMANAGED]
-        tree[minors.UNMANAGED] = dataclasses.replace(
-            unmanaged, rate_bps=model.whole_bps(min(
-                link_bps, unmanaged.rate_bps + early_bps[minors.UNMANAGED])))
     for minor in turns.keys() & tree.keys():
         tree[minor] = _with_turn(tree[minor], turns[minor], settings)
     classes = (_shared(policy.classes, link_bps) if n_past
                else policy.classes)
     room_bps = max(0.0, link_bps - model.kept_bps(base) - queues_bps)
+    if early_bps:
+        classes = tuple(_changed(coflow, early_bps) for coflow in classes)
+        lent_bps = min(room_bps, early_bps.get(minors.UNMANAGED, 0.0))
+        room_bps -= lent_bps
+        unmanaged = tree[minors.UNMANAGED]
+        tree[minors.UNMANAGED] = dataclasses.replace(
+            unmanaged, rate_bps=model.whole_bps(unmanaged.rate_bps + lent_bps))
     total_bps = sum(_coflow_rate(coflow, settings) for coflow in classes)
     scale = 1.0 if total_bps <= room_bps else room_bps / total_bps
     before, made = dict(made or {}), {} if made is None else made
@@ -293,6 +295,22 @@ def _shared(classes: tuple[edge_policy.CoflowClass, ...], link_bps: float
             child, rate_bps=child.weight * share_bps(coflow),
             ceil_bps=link_bps)
             for child in coflow.destinations)) for coflow in classes)
+
+
+def _changed(coflow: edge_policy.CoflowClass, more_bps: Mapping[int, float]
+             ) -> edge_policy.CoflowClass:
+    """Return a coflow with other rates of itself and of its children.
+
+    :param more_bps: rate that is added, by minor; a child's to both.
+    """
+    changes = [more_bps.get(child.minor, 0.0) for child in coflow.destinations]
+    change = more_bps.get(coflow.minor, 0.0) + sum(changes)
+    if not change:
+        return coflow
+    return dataclasses.replace(
+        coflow, rate_bps=coflow.rate_bps + change, destinations=tuple(
+            dataclasses.replace(child, rate_bps=child.rate_bps + of_child)
+            for child, of_child in zip(coflow.destinations, changes)))
 
 
 def _coflow_rate(coflow: edge_policy.CoflowClass, settings: model.TreeSettings

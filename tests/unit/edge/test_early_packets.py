@@ -62,18 +62,19 @@ def early():
 
 
 @pytest.mark.parametrize('minor', [OWN, LIMITED])
-def test_what_the_port_of_a_new_flow_queued_goes_at_its_coflows_rate(
+def test_what_the_port_of_a_new_flow_queued_goes_at_a_part_of_its_rate(
         early, minor):
     early.wait(minor, backlog_bytes=3000, sent_bytes=500)
     assert early.find({OLD: 0x11, NEW: 0x12})
-    assert early.queues.rates_bps == {minors.UNMANAGED: 1.5e7} | (
-        {minors.of_limit(3): 1.5e7} if minor == LIMITED else {})
+    assert early.queues.rates_bps == {
+        minors.UNMANAGED: 3.75e6, 0x12: -3.75e6} | (
+        {minors.of_limit(3): 3.75e6} if minor == LIMITED else {})
     # Nothing more is new.
     assert not early.find({OLD: 0x11, NEW: 0x12})
-    assert early.queues.rates_bps[minors.UNMANAGED] == 1.5e7
+    assert early.queues.rates_bps[minors.UNMANAGED] == 3.75e6
     early.wait(minor, backlog_bytes=9000, sent_bytes=3499)
     assert not early.are_sent()
-    assert early.queues.rates_bps[minors.UNMANAGED] == 1.5e7
+    assert early.queues.rates_bps[minors.UNMANAGED] == 3.75e6
     # What came behind them does not count.
     early.wait(minor, backlog_bytes=9000, sent_bytes=3500)
     assert early.are_sent() and early.queues.rates_bps == {}
@@ -95,12 +96,15 @@ def test_each_flow_counts_once_and_raises_the_limit_of_its_host(early):
     early.wait(OWN, backlog_bytes=3000)
     early.wait(LIMITED, backlog_bytes=1)
     assert early.find({NEW: 0x12, OTHER: 0x11})
-    assert early.queues.rates_bps == {
-        minors.UNMANAGED: 3e7, minors.of_limit(3): 1.5e7}
-    third = classified.Entry(5, '10.0.0.1', '10.0.0.7')
-    assert early.find({NEW: 0x12, OTHER: 0x11, third: 0x22})
-    assert early.queues.rates_bps == {
-        minors.UNMANAGED: 3.25e7, minors.of_limit(3): 1.75e7}
+    lent = {0x11: -3.75e6, 0x12: -3.75e6}
+    assert early.queues.rates_bps == lent | {
+        minors.UNMANAGED: 7.5e6, minors.of_limit(3): 3.75e6}
+    third, fourth = (classified.Entry(5, '10.0.0.1', f'10.0.0.{last}')
+                     for last in (7, 6))
+    # Another flow of a class that lends already makes it lend no more.
+    assert early.find({NEW: 0x12, OTHER: 0x11, third: 0x22, fourth: 0x12})
+    assert early.queues.rates_bps == lent | {
+        0x22: -6.25e5, minors.UNMANAGED: 8.125e6, minors.of_limit(3): 4.375e6}
     early.wait(OWN, sent_bytes=3000)
     assert not early.are_sent()
     early.wait(LIMITED, sent_bytes=1)

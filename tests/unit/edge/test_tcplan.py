@@ -476,17 +476,32 @@ def test_the_first_free_seat_after_a_ports_own_is_taken():
         5: 0x7005, 4100: 0x7006, 4101: 0x7007, 8195: 0x7008}
 
 
-def test_early_packets_do_not_slow_coflows_down():
-    """They take no part of any guarantee, nor of the link's."""
-    wanted = policy([coflow(0x10, 60e6, (1, 1))])
+def test_early_packets_have_what_the_class_of_their_flow_lends():
+    """The other coflow keeps its rate."""
+    wanted = policy([coflow(0x10, 60e6, (2, 1)), coflow(0x20, 30e6)])
     usual = shape.build_tree(wanted, LINK_BPS)
-    for early_bps, most_bps in ((5e6, LINK_BPS), (2 * LINK_BPS, LINK_BPS)):
-        tree = shape.build_tree(wanted, LINK_BPS, early_bps={
-            minors.UNMANAGED: early_bps})
-        raised = usual[minors.UNMANAGED]
-        assert tree.pop(minors.UNMANAGED) == dataclasses.replace(
-            raised, rate_bps=int(min(most_bps, raised.rate_bps + early_bps)))
-        assert tree.items() <= usual.items()
+    tree = shape.build_tree(wanted, LINK_BPS, early_bps={
+        minors.UNMANAGED: 20e6, 0x11: -20e6})
+    assert {minor: tree[minor].rate_bps - usual[minor].rate_bps
+            for minor in tree if tree[minor] != usual[minor]} == {
+        minors.UNMANAGED: 20e6, 0x10: -20e6, 0x11: -20e6}
+
+
+@given(st.lists(st.floats(0, LINK_BPS), min_size=1, max_size=4),
+       st.floats(0, 2 * LINK_BPS))
+def test_guarantees_fit_beside_early_packets(rates_bps, gone_bps):
+    """Also where the coflows promise more than the link, and where a class
+    that lent left the policy.
+    """
+    lent = {0x11 + 16 * number: -rate_bps / 2
+            for number, rate_bps in enumerate(rates_bps)}
+    tree = shape.build_tree(policy([
+        coflow(0x10 + 16 * number, rate_bps)
+        for number, rate_bps in enumerate(rates_bps)]), LINK_BPS,
+        model.TreeSettings(), early_bps=lent | {
+            minors.UNMANAGED: gone_bps - sum(lent.values())})
+    # No class has less than a byte per second.
+    assert model.guaranteed_bps(tree) <= LINK_BPS + 16 * len(rates_bps)
 
 
 def test_early_packets_raise_the_limit_of_their_host_alone():
