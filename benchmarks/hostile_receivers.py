@@ -8,6 +8,7 @@ import contextlib
 import dataclasses
 import tempfile
 import time
+import types
 from typing import Any
 
 from benchmarks import hostile_attacks
@@ -127,6 +128,9 @@ ATTACKS = [
            _acknowledgements, speed=0.5),
     Attack("udp to a receiver's address in two networks", 1,
            prepare=_claim_the_address),
+    Attack('udp to the address of the receiving host', 1,
+           prepare=lambda cloud: cloud.route_to_hosts(cloud.hostile[0]),
+           reached=lambda cloud: types.SimpleNamespace(ip=clouds.HOST_IP)),
     Attack('udp from a VM of a job elsewhere', 1, prepare=_launch,
            reached=lambda cloud: cloud.other_sink),
 ]
@@ -151,7 +155,7 @@ def measure(cloud: clouds.Cloud, attack: Attack,
         requests = stack.enter_context(floods.Requests(
             cloud.bed, 'h1', 'h2', '192.168.9.1'))
         from_s, arrived = flow.now_s(), cloud.arrived_bytes()
-        ping_ms = floods.ping_ms(cloud.bed, 'h1', '192.168.9.2', _PINGS,
+        ping_ms = floods.ping_ms(cloud.bed, 'h1', clouds.HOST_IP, _PINGS,
                                  _MEASURE_S / _PINGS)
         took_s = flow.now_s() - from_s
         arrived_bps = 8 * (cloud.arrived_bytes() - arrived) / took_s

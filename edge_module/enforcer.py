@@ -20,6 +20,7 @@ from edge_module import shaper
 from edge_module import virtual_functions
 from edge_module.classify import classified as classify
 from edge_module.classify import nft
+from edge_module.privileged import devices
 from edge_module.qdisc import htb
 from edge_module.qdisc import receiver as edge_receiver
 from edge_module.qdisc import wire
@@ -49,6 +50,7 @@ class Enforcer(shaper.Shaper):
                  further: Sequence[shaper.Shaper] = (),
                  sets_functions: bool = False):
         super().__init__(uplink, speed_bps, settings=settings, guard=guard)
+        self._addresses: Mapping[str, str] = {}
         self.classifier = classifier
         self.receiver = receiver
         self.further = further
@@ -120,8 +122,16 @@ class Enforcer(shaper.Shaper):
             super().forget()
             self.classifier.forget()
             self.functions.forget()
+            self._addresses = devices.addresses()
         for one in self.further:
             one.forget()
+
+    @property
+    def host_macs(self) -> set[str]:
+        """Ethernet addresses of the host's own devices."""
+        of_vms = {port.dev for port in self.ports or ()}
+        return {mac for dev, mac in self._addresses.items()
+                if dev not in of_vms}
 
     def noted_ports(self) -> tuple[classify.VmPort, ...]:
         """Return the ports, with a note where one could not be attached, or

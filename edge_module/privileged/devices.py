@@ -9,7 +9,9 @@ from typing import NamedTuple
 from edge_module.privileged import kernel_calls as kernel
 from edge_module.qdisc import wire
 
+_IFLA_ADDRESS, _IFLA_IFNAME = 1, 3
 _IFLA_MASTER, _IFLA_LINKINFO = 10, 18
+_ETHERNET_BYTES = 6
 _INFO_KIND, _INFO_DATA, _INFO_SLAVE_KIND = 1, 2, 4
 _IFLA_TUN_TYPE, _IFF_TAP = 3, b'\x02'
 _IFLA_PHYS_PORT_NAME = 38
@@ -60,6 +62,18 @@ def ifindex(dev: str) -> int:
         return socket.if_nametoindex(dev)
     except OSError:
         return 0
+
+
+def addresses() -> dict[str, str]:
+    """Read the Ethernet address of each device that has one, by its name."""
+    found = {}
+    for answer in kernel.tc_dump(wire.link(wire.RTM_GETLINK, 0)):
+        shown = dict(wire.attrs(answer, wire.IFINFOMSG.size))
+        address = shown.get(_IFLA_ADDRESS, b'')
+        if len(address) == _ETHERNET_BYTES and any(address):
+            dev = shown[_IFLA_IFNAME].rstrip(b'\0').decode()
+            found[dev] = address.hex(':')
+    return found
 
 
 def look(dev: str) -> Device | None:

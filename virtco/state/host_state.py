@@ -100,7 +100,7 @@ class HostState:
     def learn_ports(self) -> None:
         """Take the VMs and MAC addresses of the newest report."""
         self.vms = {port.vm for port in self.report.ports}
-        self.macs = frozenset(
+        self.macs = frozenset(self.report.link.macs).union(
             port.mac.lower() for port in self.report.ports if port.mac)
 
     def has_overtaken(self, report: reports.Report) -> bool:
@@ -122,7 +122,7 @@ class HostState:
         new_link = last_s is None or self.report.link != report.link
         deltas, others_bytes = self.counters.update(report)
         vms, self.report, self.last_report = self.vms, report, now_s
-        if new_ports:
+        if new_ports or new_link:
             self.learn_ports()
         self.new_vms = self.vms - vms
         self.deltas = deltas

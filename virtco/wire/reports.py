@@ -33,11 +33,16 @@ RoundTrip = Annotated[float, msgspec.Meta(ge=0, le=3600)]
 # Untracked by the garbage collector, which would look through the thousands
 # of rows of a report while no other thread runs: none is part of a cycle.
 class Link(msgspec.Struct, frozen=True, gc=False):
-    """The uplink; a rate is null where the device does not tell."""
+    """The uplink; a rate is null where the device does not tell.
+
+    :ivar macs: addresses of the host's own devices, to which VMs may send.
+    """
 
     egress_bps: fields.LinkRate | None
     ingress_bps: fields.LinkRate | None
     dev: fields.Name | None = None
+    macs: Annotated[tuple[fields.Mac, ...],
+                    msgspec.Meta(max_length=1024)] = ()
 
 
 class Responder(msgspec.Struct, frozen=True, gc=False):

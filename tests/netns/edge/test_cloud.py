@@ -36,10 +36,13 @@ def cloud(tmp_path):
     'limits are kept: netns/edge/test_senders.py::'
     'test_a_coflow_has_its_rate_where_others_flood[3-True]')
 def test_senders_of_datagrams_leave_a_coflow_what_it_is_promised(cloud):
+    """Also those that send to the hypervisor where it arrives."""
     with contextlib.ExitStack() as stack:
-        for vm in cloud.hostile:
-            stack.enter_context(floods.udp(vm, cloud.sink.ip, 1442,
-                                           LINK_BPS))
+        for number, vm in enumerate(cloud.hostile):
+            cloud.route_to_hosts(vm)
+            stack.enter_context(floods.udp(
+                vm, cloud.sink.ip if number < 2 else clouds.HOST_IP, 1442,
+                LINK_BPS))
         cloud.start_coflow()
         flow = beds.Flow(cloud.member, cloud.sink).start()
         stack.callback(flow.close)

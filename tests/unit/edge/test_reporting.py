@@ -23,6 +23,7 @@ def make(tmp_path, interval_s=0.05):
     conf([])
     conf.set_override('report_interval_s', interval_s, 'edge')
     enforcer = types.SimpleNamespace(
+        host_macs={'02:00:00:00:00:09', '02:00:00:00:00:08'},
         lock=threading.RLock(), link_bps=1e9, noted_ports=tuple,
         observe=lambda stats, now_s: None,
         stats=lambda: {minors.LINK: wire.ClassStats(sent_bytes=700)},
@@ -74,6 +75,7 @@ def test_it_goes_on_while_thousands_of_classes_are_made(reporter):
         made = reporter.make(0.0)
         assert made.uplink_sent_bytes == 700 and made.health == 'ok'
         assert made.unmanaged.macs == ()
+        assert made.link.macs == ('02:00:00:00:00:08', '02:00:00:00:00:09')
     finally:
         ends.set()
         thread.join()

@@ -24,8 +24,8 @@ def report(sent=0, uplink=0, epoch='e', ports=(), egress_bps=1e9, **values):
         epoch=epoch, uplink_sent_bytes=uplink,
         ports=[{'vm': vm, 'mac': f'02:00:00:00:00:0{i}'.upper()}
                for i, vm in enumerate(ports)],
-        link={'egress_bps': egress_bps, 'ingress_bps': 3e9},
-        coflows=[{'coflow_id': 'c', 'sent_bytes': sent}], **values)
+        coflows=[{'coflow_id': 'c', 'sent_bytes': sent}],
+        **{'link': {'egress_bps': egress_bps, 'ingress_bps': 3e9}, **values})
 
 
 @pytest.fixture
@@ -43,6 +43,15 @@ def test_a_first_report_is_of_no_time(host):
     assert host.new_vms == host.vms == {'a'}
     assert host.macs == {'02:00:00:00:00:00'}
     assert host.known_link.egress_bps == 1e9
+
+
+def test_addresses_of_the_host_itself_are_its_own(host):
+    """Also where nothing else of a report changed."""
+    host.take(report(ports=('a',)), 10.0)
+    host.take(report(ports=('a',), link={
+        'egress_bps': 1e9, 'ingress_bps': 3e9,
+        'macs': ['02:00:00:00:00:09']}), 11.0)
+    assert host.macs == {'02:00:00:00:00:00', '02:00:00:00:00:09'}
 
 
 def test_rates_are_of_the_time_between_reports(host):
