@@ -205,14 +205,13 @@ class NftClassifier:
                    for name in nft_text.peers_names(ifindex)}
         if not devices:
             return {}
-        listings = ([operations.Listing('sets table')] if ifindexes is None
-                    else [operations.Listing('set', name)
-                          for name in devices])
         return {(devices[name], address): seen
-                # A set that was lost is put right by the audit.
-                for objects in self._read(*listings)
+                # A set that was lost is put right by the audit. All sets at
+                # once would include those that others fill for a VM.
+                for objects in self._read(*(
+                    operations.Listing('set', name) for name in devices))
                 for name, found in nft_listing.counted_sets(objects).items()
-                if name in devices for address, seen in found.items()}
+                for address, seen in found.items()}
 
     def remove(self) -> bool:
         """Delete the table; False when there was none."""

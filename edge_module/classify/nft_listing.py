@@ -97,8 +97,7 @@ def standing(hook: nft_text.Hook, objects: Objects) -> Standing:
     if not ({name: _types(item['type']) for name, item in maps.items()}
             == hook.maps()
             and sets.keys() - of_ports == {
-                hook.map_name(name) for name in (nft_text.REACHED,
-                                                 nft_text.FRAGMENTING)}
+                hook.map_name(name) for name in nft_text.SETS}
             and of_hooks <= of_ports
             and unmanaged in nft_text.UNMANAGED.values()
             and (towards == hooks or not hook.is_at_ports)

@@ -27,23 +27,27 @@ _PROTOCOLS = ('tcp', 'udp')
 CONTROL = ('control4', 'control6')
 # Rules of the chain of unmanaged packets, without and with limits by
 # destination. Control packets to a limited host share its limit.
-UNMANAGED = {False: CONTROL, True: ('to', *CONTROL, 'seen', 'others')}
+UNMANAGED = {False: CONTROL,
+             True: ('to', *CONTROL, 'known', 'seen', 'others')}
 # Chain with one rule, commented alike, for broadcasts, and for packets to an
 # address that has sent the VM nothing: switches may flood these, and the
 # controller cannot know which hosts they reach.
 STRANGERS = 'strangers'
 # Chains with one fixed rule each.
 FIXED = (*CONTROL, STRANGERS)
-# Set of (port, destination Ethernet address) of unmanaged packets. A port
-# fills at most a sixteenth of it, with the addresses that have sent its VM
-# something (NEAR).
-REACHED, _MOST_REACHED, _REACHED_S = 'reached', 16384, 4
+# Set of (port, destination Ethernet address) of unmanaged packets to addresses
+# that have sent the VM something (NEAR). It has room for the 256 that each of
+# 256 ports adds meanwhile at the limit that it has in the other set.
+REACHED, _MOST_REACHED, _REACHED_S = 'reached', 65536, 4
+REACHING = 'reaching'
+_REACHING_LIMIT = 'limit rate 48/second burst 64 packets'
 # Maps of the datagrams whose later fragments are awaited, with room for 170
 # ports at the limit that each of them has in the set.
 FRAGMENTS = ('frag4', 'frag6')
 _MOST_FRAGMENTED, _FRAGMENTED_S = 262144, 2
 FRAGMENTING = 'fragmenting'
 _FRAGMENTING_LIMIT = 'limit rate 512/second burst 512 packets'
+SETS = (REACHED, REACHING, FRAGMENTING)
 # Sets of each port, by IP version: destination addresses of packets that
 # match no entry. Packets of a VM to further addresses are not counted; other
 # VMs have sets of their own.
@@ -122,9 +126,10 @@ class Hook:
               f'{self._fragment(kind)[0]} : meta priority; '
               f'size {_MOST_FRAGMENTED}; timeout {_FRAGMENTED_S}s; '
               'flags dynamic,timeout; }' for kind in FRAGMENTS),
-            f'add set {TABLE} {self.map_name(FRAGMENTING)} {{ '
-            f'type iface_index; size {minors.N_PORTS}; '
-            f'timeout {_FRAGMENTED_S}s; flags dynamic,timeout; }}',
+            *(f'add set {TABLE} {self.map_name(name)} {{ type iface_index; '
+              f'size {minors.N_PORTS}; timeout {kept_s}s; '
+              'flags dynamic,timeout; }' for name, kept_s in (
+                  (FRAGMENTING, _FRAGMENTED_S), (REACHING, _REACHED_S))),
             f'add set {TABLE} {self.map_name(REACHED)} {{ type iface_index . '
             f'ether_addr; size {_MOST_REACHED}; timeout {_REACHED_S}s; '
             'flags dynamic,timeout; }',
@@ -162,15 +167,17 @@ class Hook:
 
         :param follows: whether to limit by destination. Packets to a limited
             destination are counted by its class, other destinations are kept
-            in the set; when the set is full, packets get the class of
-            ``others``.
+            in the set; where a port is at its limit there, packets to further
+            ones get the class of ``others``.
         """
+        key = f'{self.dev} . ether daddr'
         reached = f'@{self.map_name(REACHED)}'
         rules = {
-            'to': f'meta priority set {self.dev} . ether daddr map '
-                  f'@{self.map_name("to")} return',
-            'seen': f'{_IS_UNICAST} update {reached} '
-                    f'{{ {self.dev} . ether daddr }} return',
+            'to': f'meta priority set {key} map @{self.map_name("to")} return',
+            'known': f'{key} {reached} return',
+            'seen': f'{_IS_UNICAST} update @{self.map_name(REACHING)} '
+                    f'{{ {self.dev} {_REACHING_LIMIT} }} '
+                    f'add {reached} {{ {key} }} return',
             'others': f'goto {STRANGERS}',
             **{name: f'jump {name}' for name in CONTROL}}
         return '\n'.join([f'flush chain {TABLE} unmanaged', *(

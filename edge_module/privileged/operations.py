@@ -262,10 +262,10 @@ class Listing(_Operation, frozen=True):
     """Request to list virtco's table or a part of it.
 
     :ivar what: kind of object to list.
-    :ivar name: name of one map or set; empty for the whole table or all sets.
+    :ivar name: name of one map or set; empty for the whole table.
     """
 
-    what: Literal['table', 'sets table', 'map', 'set']
+    what: Literal['table', 'map', 'set']
     name: Annotated[str, msgspec.Meta(
         pattern=rf'\A(?:(?:in|e)gress_[a-z0-9]{{1,16}}|{_OF_PORT})?\Z')] = ''
 

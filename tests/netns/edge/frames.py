@@ -123,13 +123,18 @@ def send_all(vm, packets):
     beds.in_netns(vm.netns, body_of_thread)
 
 
-def sweep(vm, count):
-    """One frame to each of so many addresses that nobody has."""
+def sweep(vm, count, back_to=None):
+    """One frame to each of so many addresses that nobody has.
+
+    :param back_to: a VM to which a frame is sent from each of them instead.
+    """
     def body_of_thread():
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
             sock.bind(('eth0', 0))
             for number in range(count):
-                sock.send(b'\x02\x01\0\0' + number.to_bytes(2, 'big')
-                          + b'\x02\0\0\0\0\x09\x88\xb5' + bytes(100))
+                nobody = b'\x02\x01\0\0' + number.to_bytes(2, 'big')
+                sock.send((nobody + b'\x02\0\0\0\0\x09' if back_to is None
+                           else bytes.fromhex(back_to.mac.replace(':', ''))
+                           + nobody) + b'\x88\xb5' + bytes(100))
 
     beds.in_netns(vm.netns, body_of_thread)

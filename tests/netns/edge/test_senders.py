@@ -9,6 +9,7 @@ import time
 import pytest
 
 from edge_module.classify import classified
+from edge_module.classify import nft_text
 from edge_module.tcplan import minors
 from tests.netns import gear
 from tests.netns.edge import bed as beds
@@ -127,6 +128,22 @@ def test_addresses_that_sent_nothing_share_one_class(site):
     beds.wait_for(lambda: edge.stats()[others].sent_packets >= before + 1000,
                   10, 'the rest')
     assert not _destinations(edge)
+
+
+@pytest.mark.parametrize('limit', [
+    None, 'limit rate 9999/second burst 9999 packets'])
+def test_who_reaches_many_displaces_nobody(site, monkeypatch, limit):
+    """Where no port has a limit, the sweeper's addresses take all places."""
+    monkeypatch.setattr(nft_text, '_MOST_REACHED', 600)
+    if limit is not None:
+        monkeypatch.setattr(nft_text, '_REACHING_LIMIT', limit)
+    bed, edge, member, sink, elsewhere, hostile = site
+    _limited(edge, None)
+    frames.sweep(sink, 900, back_to=hostile[0])
+    frames.sweep(hostile[0], 900)
+    assert len(_destinations(edge)) >= 60
+    beds.Flow(hostile[1], sink, size_bytes=1000).close_now()
+    assert (sink.mac in _destinations(edge)) == (limit is None)
 
 
 def test_restart_finds_the_limits_as_they_are(site, edge_of):

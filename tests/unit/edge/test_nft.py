@@ -65,7 +65,7 @@ def _listing(elements=(), rules=(), devs=('dev_1_lo', 'towards_1_lo'),
     return [*(_map(name, found.get(name, ()))
               for name in nft_text.INGRESS.maps()),
             *({'set': {'name': f'ingress_{name}'}}
-              for name in ('reached', 'fragmenting')),
+              for name in ('reached', 'reaching', 'fragmenting')),
             *({'set': {'name': name}} for name in sets),
             *({'rule': {'chain': name, 'comment': name}}
               for name in fixed),
@@ -168,7 +168,7 @@ def test_what_no_entry_matches_is_told_by_port():
 
 
 MAC = 'fa:16:3e:00:00:01'
-FOLLOWING = ('to', 'control4', 'control6', 'seen', 'others')
+FOLLOWING = ('to', 'control4', 'control6', 'known', 'seen', 'others')
 
 
 def test_unmanaged_packets_are_followed_where_there_are_limits():
@@ -177,7 +177,7 @@ def test_unmanaged_packets_are_followed_where_there_are_limits():
     assert f'ingress_to {{ 1 . {MAC} : 7000:c102 }}' in text
     assert 'ingress_others { 1 : 7000:c002 }' in text
     places = [text.index(f'comment "{name}"')
-              for name in ('to', 'seen', 'others')]
+              for name in ('to', 'known', 'seen', 'others')]
     assert places == sorted(places)
     standing = _listing(unmanaged=FOLLOWING, to=[
         [{'concat': ['lo', MAC]}, '7000:c102']])
@@ -192,7 +192,8 @@ def test_destinations_are_told_by_port():
     classifier = nft.NftClassifier(kernel)
     classifier.replace(base.Table(LO, maps={
         'others': {base.MapKey(1): 0xc002}}))
-    assert ('update @ingress_reached { iif . ether daddr }'
+    assert ('update @ingress_reaching { iif limit rate 48/second burst 64 '
+            'packets } add @ingress_reached { iif . ether daddr } return'
             in kernel.commands[0])
     kernel.listing = json.dumps({'nftables': [
         {'metainfo': {}}, {'set': {'name': 'ingress_reached', 'elem': [
@@ -324,8 +325,10 @@ def test_entries_count_and_small_maps_do_not():
                                  'control', 'to', 'others', 'frag4',
                                  'frag6')}
     assert ('add set netdev virtco ingress_reached { type iface_index . '
-            'ether_addr; size 16384; timeout 4s; flags dynamic,timeout; }'
+            'ether_addr; size 65536; timeout 4s; flags dynamic,timeout; }'
             in text)
+    assert ('add set netdev virtco ingress_reaching { type iface_index; '
+            'size 4096; timeout 4s; flags dynamic,timeout; }' in text)
     for hook in nft_text.HOOKS.values():
         rules = [line for line in hook.skeleton().splitlines()
                  if 'meta length <= 140' in line]
@@ -411,8 +414,8 @@ class _AtUplink(_Kernel):
             for name in nft_text.FIXED), *(
             {'rule': {'chain': 'unmanaged', 'comment': name}}
             for name in nft_text.CONTROL),
-            {'set': {'name': 'egress_reached'}},
-            {'set': {'name': 'egress_fragmenting'}},
+            *({'set': {'name': f'egress_{name}'}}
+              for name in nft_text.SETS),
             {'chain': {'name': 'dev_1_lo'}},
             {'rule': {'chain': 'dev_1_lo', 'comment': '7000:7001'}}, *(
             {'rule': {'chain': 'classify', 'comment': name}}
@@ -500,10 +503,8 @@ def test_the_port_tells_which_of_its_destinations_are_read():
     assert list(classifier.ports()) == [1]
     for ifindexes in None, [1], [2], []:
         assert classifier.peers(ifindexes) == {}
-    assert asked == [
-        [operations.Listing('sets table')],
-        [operations.Listing('set', 'peers4_1'),
-         operations.Listing('set', 'peers6_1')]]
+    assert asked == 2 * [[operations.Listing('set', 'peers4_1'),
+                          operations.Listing('set', 'peers6_1')]]
 
 
 def test_what_is_right_is_left_alone():
