@@ -269,6 +269,25 @@ class Delta(NamedTuple):
     wire_bytes: float
 
 
+class Step(NamedTuple):
+    """Differences between a report and the counters before it.
+
+    :ivar basis: number of changes of the counters before; see
+        :attr:`HostCounters.n_changes`.
+    :ivar before: names of the counters before.
+    :ivar values: counters of the report, by name.
+    :ivar deltas: new bytes of coflows.
+    :ivar others_bytes: new bytes of other traffic: the uplink's, those that
+        pass no class, and those of RDMA that came.
+    """
+
+    basis: int
+    before: Set[str]
+    values: Mapping[str, float]
+    deltas: list[Delta]
+    others_bytes: tuple[float, float, float]
+
+
 class HostCounters:
     """The last counters of one edge module.
 
@@ -276,6 +295,7 @@ class HostCounters:
     starts from 0, too: bytes are then counted late rather than twice.
 
     :ivar before: names of the counters before the last report.
+    :ivar n_changes: how often counters were set or dropped.
     """
 
     def __init__(self, epoch: str = '',
@@ -283,39 +303,59 @@ class HostCounters:
         self.epoch = epoch
         self.values: dict[str, float] = dict(values or {})
         self.before: Set[str] = frozenset()
+        self.n_changes = 0
         self._most = MANY_COUNTERS
 
-    def _step(self, key: str, value: float) -> float:
-        last = self.values.get(key, 0.0)
-        self.values[key] = value
-        return value - last if value >= last else value
+    def read(self, report: reports.Report) -> Step:
+        """Compare a report with the counters, which stay as they are."""
+        basis, before = self.n_changes, self.values
+        names = frozenset(before)
+        if report.epoch != self.epoch:
+            before = {}
+        values: dict[str, float] = {}
 
-    def update(self, report: reports.Report
-               ) -> tuple[list[Delta], tuple[float, float, float]]:
-        """Return the new bytes per coflow, and of other traffic: the uplink's,
-        those that pass no class, and those of RDMA that came.
+        def step(key: str, value: float) -> float:
+            last = values.get(key)  # a report may name a class twice
+            if last is None:
+                last = before.get(key, 0.0)
+            values[key] = value
+            return value - last if value >= last else value
+
+        deltas = [delta for counter in report.coflows
+                  for delta in _coflow_deltas(counter, step)]
+        uplink = step('/uplink', report.uplink_sent_bytes)
+        managed = sum([delta.wire_bytes for delta in deltas])
+        # Hosts that never sent such bytes have no counter of them.
+        return Step(basis, names, values, deltas, (
+            max(0.0, uplink - managed),
+            report.unshaped_sent_bytes and step(
+                '/unshaped', report.unshaped_sent_bytes),
+            report.rdma_received_bytes and step(
+                '/received', report.rdma_received_bytes)))
+
+    def update(self, report: reports.Report, step: Step | None = None
+               ) -> Step:
+        """Take the counters of a report; return its differences.
+
+        :param step: result of :meth:`read` a moment ago; it counts unless
+            the counters have changed since.
         """
-        self.before = frozenset(self.values)
+        if step is None or step.basis != self.n_changes:
+            step = self.read(report)
         if report.epoch != self.epoch:
             self.epoch = report.epoch
             self.values = {}
-        deltas = [delta for counter in report.coflows
-                  for delta in self._coflow_deltas(counter)]
-        uplink = self._step('/uplink', report.uplink_sent_bytes)
-        managed = sum([delta.wire_bytes for delta in deltas])
-        # Hosts that never sent such bytes have no counter of them.
-        return deltas, (
-            max(0.0, uplink - managed),
-            report.unshaped_sent_bytes and self._step(
-                '/unshaped', report.unshaped_sent_bytes),
-            report.rdma_received_bytes and self._step(
-                '/received', report.rdma_received_bytes))
+        self.values.update(step.values)
+        self.before = step.before
+        self.n_changes += 1
+        return step
 
     def forget(self, coflow_ids: Set[str]) -> None:
         """Drop the counters of coflows that are over."""
         for key in [key for key in self.values
                     if key.partition('/')[0] in coflow_ids]:
             del self.values[key]
+        self.n_changes += 1
 
     def tidy(self, report: reports.Report,
              may_return: Callable[[str, str], bool]) -> None:
@@ -336,19 +376,24 @@ class HostCounters:
             if coflow_id and not may_return(coflow_id, host):
                 del self.values[key]
         self._most = max(MANY_COUNTERS, 2 * len(self.values))
+        self.n_changes += 1
 
-    def _coflow_deltas(self, counter: reports.CoflowCounters
-                       ) -> Iterator[Delta]:
-        """Yield the new bytes of a coflow per destination, then the rest."""
-        coflow_id = counter.coflow_id
-        rest_bytes = self._step(coflow_id, counter.sent_bytes)
-        for one in counter.destinations:
-            new_bytes = self._step(f'{coflow_id}/{one.host}', one.sent_bytes)
-            rest_bytes -= new_bytes
-            if new_bytes > 0:
-                yield Delta(coflow_id, one.host, new_bytes)
-        if rest_bytes > 0:
-            yield Delta(coflow_id, None, rest_bytes)
+
+def _coflow_deltas(counter: reports.CoflowCounters,
+                   step: Callable[[str, float], float]) -> Iterator[Delta]:
+    """Yield the new bytes of a coflow per destination, then the rest.
+
+    :param step: returns the new bytes of a counter.
+    """
+    coflow_id = counter.coflow_id
+    rest_bytes = step(coflow_id, counter.sent_bytes)
+    for one in counter.destinations:
+        new_bytes = step(f'{coflow_id}/{one.host}', one.sent_bytes)
+        rest_bytes -= new_bytes
+        if new_bytes > 0:
+            yield Delta(coflow_id, one.host, new_bytes)
+    if rest_bytes > 0:
+        yield Delta(coflow_id, None, rest_bytes)
 
 
 class Average:

@@ -112,24 +112,28 @@ class HostState:
                 and 0 < last_ms - at_ms <= OVERTAKEN_MS
                 and report.boot_id == self.report.boot_id)
 
-    def take(self, report: reports.Report, now_s: float) -> Taken:
-        """Take in a report."""
+    def take(self, report: reports.Report, now_s: float,
+             step: byte_counters.Step | None = None) -> Taken:
+        """Take in a report.
+
+        :param step: its differences, where they are known.
+        """
         last_s = self.last_report
         since_s = (last_s if last_s is not None
                    and self.counters.epoch == report.epoch else now_s)
         elapsed_s = now_s - since_s
         new_ports = self.report.ports != report.ports
         new_link = last_s is None or self.report.link != report.link
-        deltas, others_bytes = self.counters.update(report)
+        step = self.counters.update(report, step)
         vms, self.report, self.last_report = self.vms, report, now_s
         if new_ports or new_link:
             self.learn_ports()
         self.new_vms = self.vms - vms
-        self.deltas = deltas
+        self.deltas = step.deltas
         if elapsed_s > 0:
-            self.observe(deltas, elapsed_s, others_bytes, now_s)
+            self.observe(step.deltas, elapsed_s, step.others_bytes, now_s)
         self.towards.update(report, self.unmanaged, elapsed_s, now_s)
-        return Taken(since_s, new_ports, new_link, deltas)
+        return Taken(since_s, new_ports, new_link, step.deltas)
 
     def observe(self, deltas: Iterable[byte_counters.Delta], elapsed_s: float,
                 others_bytes: Sequence[float], now_s: float) -> None:

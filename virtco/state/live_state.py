@@ -363,11 +363,16 @@ class LiveState:
                now_s: float) -> bool:
         """Count a report; True when the schedule should follow at once."""
         with self._lock:
+            counters = self._host(host, now_s).counters
+        # Launches wait for the lock, and there may be thousands of counters.
+        step = counters.read(report)
+        with self._lock:
             state = self._host(host, now_s)
             if state.has_overtaken(report):
                 return False
             self._unsaved_hosts.add(host)
-            taken = state.take(report, now_s)
+            taken = state.take(
+                report, now_s, step if state.counters is counters else None)
             if taken.new_link:
                 self._uplinks.changed(host)
             self._uplinks.observed(host)

@@ -4,6 +4,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+import msgspec
 import numpy as np
 import pytest
 
@@ -23,8 +24,8 @@ def report(epoch='e', uplink=0, **sent):
 
 
 def flat(found):
-    deltas, (other, *_) = found
-    return ({(d.coflow_id, d.dst_host): d.wire_bytes for d in deltas}, other)
+    return ({(d.coflow_id, d.dst_host): d.wire_bytes for d in found.deltas},
+            found.others_bytes[0])
 
 
 @given(st.lists(st.floats(1, 1e12), min_size=1, max_size=10),
@@ -87,6 +88,27 @@ def test_a_class_that_went_and_came_is_not_counted_twice():
         {('a', None): 10}, 0)
     counters.forget({'a'})
     assert 'a' not in counters.values
+
+
+def test_a_report_that_was_read_before_counts_unless_counters_changed():
+    counters = byte_counters.HostCounters()
+    counters.update(report(a=100, b=5, uplink=105))
+    after = report(a=130, b=6, uplink=136)
+    step = counters.read(after)
+    assert flat(step) == ({('a', None): 30, ('b', None): 1}, 0)
+    assert counters.values['a'] == 100
+    assert counters.update(after, step) is step
+    assert counters.values['a'] == 130
+    step = counters.read(after)
+    counters.forget({'a'})
+    assert flat(counters.update(after, step)) == ({('a', None): 130}, 0)
+
+
+def test_a_class_that_is_named_twice_counts_once():
+    twice = report(a=100, uplink=100)
+    twice = msgspec.structs.replace(twice, coflows=twice.coflows * 2)
+    assert flat(byte_counters.HostCounters().update(twice)) == (
+        {('a', None): 100}, 0)
 
 
 def test_average_halves_in_its_half_life():
