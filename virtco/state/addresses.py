@@ -27,8 +27,8 @@ class Addresses:
         self.of_vm: dict[str, _Known] = {}
         # VM -> host -> its report of the VM, the newest last.
         self._reported: dict[str, dict[str, _Known]] = {}
-        self._places: Mapping[str, str] = {}
-        self._told: Mapping[str, tuple[str, ...]] = {}
+        self._places: dict[str, str] = {}
+        self._told: dict[str, tuple[str, ...]] = {}
         self._vms: dict[str, Set[str]] = {}
         self._with: dict[str, set[str]] = {}
 
@@ -38,16 +38,24 @@ class Addresses:
         return next(iter(found)) if len(found) == 1 else None
 
     def tell(self, told: Mapping[str, tuple[str, ...]],
-             places: Mapping[str, str] = {}) -> Collection[str]:
+             places: Mapping[str, str] = {}, vms: Set[str] | None = None
+             ) -> Collection[str]:
         """Take the addresses that Nova tells, in place of those before;
         return the VMs whose addresses changed.
 
         :param places: hosts on which VMs run, as Nova tells.
+        :param vms: VMs of which all is told; the others stay. None: all VMs.
         """
-        changed = {vm for vm in told.keys() | self._told.keys()
+        if vms is None:
+            vms = told.keys() | self._told.keys()
+        changed = {vm for vm in vms
                    if told.get(vm) != self._told.get(vm)
                    or places.get(vm) != self._places.get(vm)}
-        self._told, self._places = told, places
+        for vm in changed:
+            self._told.pop(vm, None)
+            self._places.pop(vm, None)
+        self._told.update(told)
+        self._places.update(places)
         return {vm for vm in changed if self._has_changed(vm)}
 
     def learn(self, host: str, ports: Iterable[reports.Port]

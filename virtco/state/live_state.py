@@ -103,17 +103,19 @@ class LiveState:
             self._progress.spread(only)
             before = self._groups.coflows.keys()
             senders = self._progress.senders(only)
+            vms = self._groups.vms_of(only)
             for gone in self._groups.load(members, coflows, only, anew,
                                           ended):
                 self._debts.end(gone.project_id, gone.coflow_id)
             self._progress.hinted(self._groups.coflows.keys() - before)
             self._progress.moved_away(senders)
-            self._groups.readdress(self._addresses.tell({
-                vm: member.ips for vm, (_, _, member)
-                in self._groups.vms.items()}, {
-                vm: member.host for vm, (_, _, member)
-                in self._groups.vms.items()
-                if member.running and member.host is not None}))
+            vms |= self._groups.vms_of(only)
+            members_of = {vm: self._groups.vms[vm][2] for vm in vms
+                          if vm in self._groups.vms}
+            self._groups.readdress(self._addresses.tell(
+                {vm: member.ips for vm, member in members_of.items()},
+                {vm: member.host for vm, member in members_of.items()
+                 if member.running and member.host is not None}, vms))
             self._progress.forget_owners()
             self._note_strangers(self._groups.hosts(running=True)
                                  - self._hosts.keys())

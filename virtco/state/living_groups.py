@@ -59,6 +59,7 @@ class Groups:
                      units.number(member.ingress_limit_bps)),
                     tuple((member.addresses or '').split()))
         read = groups.keys() | self._members if only is None else only
+        self._drop_vms(read)
         for group_id in read - groups.keys():
             self._members.pop(group_id, None)
         self._members |= groups
@@ -70,7 +71,7 @@ class Groups:
             if stored.id not in self.ended and stored.id not in ended:
                 self._load_coflow(stored, None if anew
                                   else before.get(stored.id))
-        self._index()
+        self._index(read)
         return [before[coflow_id]
                 for coflow_id in before.keys() - self.coflows.keys()]
 
@@ -90,17 +91,28 @@ class Groups:
         tracked.place(self._members.get(tracked.group_id, {}))
         self.coflows[stored.id] = tracked
 
-    def _index(self) -> None:
-        """Build the look-ups by instance and by group again."""
-        self.vms = {
-            member.instance_uuid: (group_id, row, member)
-            for group_id, members in self._members.items()
-            for row, member in members.items() if member.instance_uuid}
+    def _drop_vms(self, groups: Iterable[str]) -> None:
+        """Remove the VMs of groups from the look-ups."""
+        for group_id in groups:
+            for vm in self.rows_of(group_id):
+                found = self.vms.get(vm)
+                # A VM may have moved to a group that was read before.
+                if found is not None and found[0] == group_id:
+                    del self.vms[vm]
+                    self.waiting.pop(vm, None)
+
+    def _index(self, groups: Iterable[str]) -> None:
+        """Add the VMs of groups to the look-ups."""
+        for group_id in groups:
+            members = self._members.get(group_id, {})
+            for vm, row in self.rows_of(group_id).items():
+                member = members[row]
+                self.vms[vm] = group_id, row, member
+                if not member.running:
+                    self.waiting[vm] = member.host
         self._coflows_of = collections.defaultdict(list)
         for tracked in self.coflows.values():
             self._coflows_of[tracked.group_id].append(tracked)
-        self.waiting = {vm: member.host for vm, (_, _, member)
-                        in self.vms.items() if not member.running}
 
     def hosts(self, running: bool = False) -> set[str]:
         """Return the hosts of the members.
@@ -123,8 +135,14 @@ class Groups:
     def rows_of(self, group_id: str) -> dict[str, int]:
         """Return the row of each VM of a group."""
         return {member.instance_uuid: row
-                for row, member in self._members[group_id].items()
+                for row, member in self._members.get(group_id, {}).items()
                 if member.instance_uuid}
+
+    def vms_of(self, groups: Set[str] | None) -> set[str]:
+        """Return the VMs of groups; None: of all."""
+        if groups is None:
+            return set(self.vms)
+        return {vm for group_id in groups for vm in self.rows_of(group_id)}
 
     def awaited_hosts(self) -> set[str]:
         """Return the hosts of planned members that do not run yet."""

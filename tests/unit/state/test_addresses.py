@@ -86,6 +86,20 @@ def test_where_nova_has_a_vm_its_host_tells_of_it():
     assert found.tell({'a': ()}, {'a': 'h5'}) == set()
 
 
+def test_what_nova_tells_of_some_vms_leaves_the_others():
+    found = addresses.Addresses()
+    found.tell({'a': ('1',), 'b': ('2',), 'c': ('3',)}, {'a': 'h0'})
+    found.learn('h0', [port('a'), port('b'), port('c')])
+    assert found.tell({'a': ('1',), 'b': ('5',)}, {'a': 'h0', 'b': 'h0'},
+                      {'a', 'b'}) == {'b'}
+    assert found.tell({}, {}, {'a'}) == {'a'}
+    assert {vm: known[1] for vm, known in found.of_vm.items()} == {
+        'a': (), 'b': ('5',), 'c': ('3',)}
+    # Nova does not have it there any more.
+    assert found.learn('h9', [port('a', '6'), port('b', '7')]) == {'a'}
+    assert found.of_vm['a'][0] == 'h9' and found.of_vm['b'][0] == 'h0'
+
+
 def test_an_address_of_one_vm_alone_tells_which():
     found = addresses.Addresses()
     found.learn('h0', [port('a', '1', '5'), port('b', '2')])

@@ -50,6 +50,33 @@ def test_who_waits_and_whether_a_host_is_planned(two):
     assert made(nameless).waiting == {}
 
 
+def test_groups_that_are_read_alone_leave_the_others(two):
+    vms, waiting = dict(two.vms), dict(two.waiting)
+    # One VM stays, one runs now, one is new, and one is gone.
+    two.load([known.member('g', 0, 'h0'), known.member('g', 1, 'h1'),
+              known.member('g', 3, 'h2', STATE.PLANNED)], [], {'g'}, False)
+    assert two.waiting == {'g-3': 'h2'}
+    assert two.vms.keys() == vms.keys() - {'g-2'} | {'g-3'}
+    assert two.vms['k-0'] == vms['k-0']
+    assert two.vms_of({'g'}) == {'g-0', 'g-1', 'g-3'}
+    assert two.vms_of({'x'}) == set() and two.vms_of(None) == set(two.vms)
+    two.load([], [], {'g'}, False)
+    assert two.vms.keys() == {'k-0', 'k-5'} and two.waiting == {}
+    assert waiting == {'g-1': 'h1', 'g-2': None}
+
+
+def test_a_vm_that_moved_to_another_group_stays_there(two):
+    moved = known.member('k', 1, 'h3', STATE.PLANNED)
+    moved.instance_uuid = 'g-1'
+    two.load([moved], [], {'k'}, False)
+    for _ in range(2):
+        two.load([known.member('g', 0, 'h0')], [], {'g'}, False)
+        assert two.vms['g-1'][:2] == ('k', 1)
+        assert two.waiting == {'g-1': 'h3'}
+    two.load([], [], {'k'}, False)
+    assert two.vms.keys() == {'g-0'} and two.waiting == {}
+
+
 def test_rows_are_found_by_vm(two):
     assert two.vms['k-5'][:2] == ('k', 5)
     assert two.rows_of('k') == {'k-0': 0, 'k-5': 5}
