@@ -176,12 +176,14 @@ def next_end_s(rater: Rater, run: Run, order: cython.longlong[::1],
         f = rater.extra_flow[i]
         c = rater.owner[f]
         rate = rater.extra_rate[i] + rater.base[f] * rater.pace[c]
-        run.ends_s[i] = (rater.base[f] * rater.scale[c] / rate if rate > 0.0
-                         else INF)
-        run.last_s[c] = max(run.last_s[c], run.ends_s[i])
-        run.n_served[c] += 1
+        ends_s = (rater.base[f] * rater.scale[c] / rate if rate > 0.0
+                  else INF)
+        run.ends_s[i] = ends_s
         if by_flow:
-            dt_s = min(dt_s, run.ends_s[i])
+            dt_s = min(dt_s, ends_s)
+        else:
+            run.last_s[c] = max(run.last_s[c], ends_s)
+            run.n_served[c] += 1
     for i in range(order.shape[0]):
         c = order[i]
         if by_flow or run.n_served[c] < run.left[c]:

@@ -36,6 +36,7 @@ TOUCHED = cython.declare(cython.int, 1)
 BOUND_TOUCHED = cython.declare(cython.int, 2)
 #: A port this near to a coflow's bottleneck may be it.
 NEARLY = cython.declare(cython.double, 1.0 - 1e-9)
+BY_QUEUE = cython.declare(cython.int, policies.BY_QUEUE)
 SHARE_MADD = cython.declare(cython.int, policies.SHARE_MADD)
 SHARE_COFLOWS = cython.declare(cython.int, policies.SHARE_COFLOWS)
 
@@ -139,8 +140,10 @@ def move_extra(rater: Rater, run: Run, dt_s: cython.double,
         f = rater.extra_flow[i]
         rate = rater.extra_rate[i]
         c = rater.owner[f]
-        run.touched[c] = max(run.touched[c], TOUCHED)
-        run.sent_bits[c] += rate * dt_s
+        if run.touched[c] == 0:
+            run.touched[c] = TOUCHED
+        if run.by == BY_QUEUE:
+            run.sent_bits[c] += rate * dt_s
         after = rater.scale[c] - rater.pace[c] * dt_s
         if run.ends_s[i] <= slack_s or after <= 0.0:
             end_flow(rater, run, c, f)
@@ -167,7 +170,8 @@ def move_extra(rater: Rater, run: Run, dt_s: cython.double,
 def unload(rater: Rater, run: Run, c: cython.Py_ssize_t,
            e: cython.Py_ssize_t, bits: cython.double) -> cython.void:
     """Take ``bits`` from entry e of coflow c."""
-    if rater.load[e] >= run.bound[c] * rater.cap[rater.port[e]] * NEARLY:
+    if run.touched[c] != BOUND_TOUCHED and (
+            rater.load[e] >= run.bound[c] * rater.cap[rater.port[e]] * NEARLY):
         run.touched[c] = BOUND_TOUCHED
     rater.load[e] -= bits
 

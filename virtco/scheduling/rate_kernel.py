@@ -62,8 +62,9 @@ def allocate(rater: Rater, order: cython.longlong[::1],
         rater.open_ports[w] = rater.all_open[w]
     for p in range(rater.cap.shape[0]):
         rater.residual[p] = rater.cap[p]
-    for c in range(rater.pace.shape[0]):
-        rater.pace[c] = 0.0
+    # Those of others are 0: their flows have ended or not begun.
+    for i in range(n):
+        rater.pace[order[i]] = 0.0
     rater.n_extra = 0
     guarantee(rater, order)
     if sharing == SHARE_FLOWS:
@@ -384,14 +385,14 @@ def add_extra(rater: Rater, f: cython.Py_ssize_t, p: cython.Py_ssize_t,
     # Uplinks are not looked at before: one may be full.
     if rate <= 0.0:
         return
-    set_left(rater, p, rater.residual[p] - rate)
-    set_left(rater, q, rater.residual[q] - rate)
-    for k in range(n_up(rater, f)):
-        p = up_port(rater, f, k)
-        set_left(rater, p, rater.residual[p] - rate)
     rater.extra_flow[rater.n_extra] = f
     rater.extra_rate[rater.n_extra] = rate
     rater.n_extra += 1
+    for k in range(n_up(rater, f)):
+        at = up_port(rater, f, k)
+        set_left(rater, at, rater.residual[at] - rate)
+    set_left(rater, q, rater.residual[q] - rate)
+    set_left(rater, p, rater.residual[p] - rate)
 
 
 @cython.cfunc
