@@ -37,8 +37,8 @@ BOUND_TOUCHED = cython.declare(cython.int, 2)
 #: A port this near to a coflow's bottleneck may be it.
 NEARLY = cython.declare(cython.double, 1.0 - 1e-9)
 BY_QUEUE = cython.declare(cython.int, policies.BY_QUEUE)
-SHARE_MADD = cython.declare(cython.int, policies.SHARE_MADD)
-SHARE_COFLOWS = cython.declare(cython.int, policies.SHARE_COFLOWS)
+SHARE_FLOWS = cython.declare(cython.int, policies.SHARE_FLOWS)
+SHARE_IN_ORDER = cython.declare(cython.int, policies.SHARE_IN_ORDER)
 
 #: Python's own buffers give plain kernels Python's own numbers.
 view: Any = memoryview
@@ -104,9 +104,9 @@ def move(rater: Rater, run: Run, order: cython.longlong[::1],
          dt_s: cython.double) -> cython.void:
     """Let dt_s pass up to run.now_s; flows that end are taken out."""
     slack_s = dt_s + run.now_s * SAME_TIME
-    # Loads matter to MADD only; sharing between flows goes without them.
-    loads: cython.bint = (run.sharing == SHARE_MADD
-                          or run.sharing == SHARE_COFLOWS)
+    # Sharing between flows goes without loads.
+    loads: cython.bint = (run.sharing != SHARE_FLOWS
+                          and run.sharing != SHARE_IN_ORDER)
     for i in range(order.shape[0]):
         run.touched[order[i]] = 0
     move_extra(rater, run, dt_s, slack_s, loads)

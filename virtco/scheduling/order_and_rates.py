@@ -227,7 +227,7 @@ def _ends(fabric: fabric_model.Fabric, rater: rater_kernel.Rater,
     which only rise while nothing arrives.
     """
     ends_s = np.zeros(len(order))
-    if policy.sharing == policies.SHARE_MADD:
+    if policy.sharing in (policies.SHARE_MADD, policies.SHARE_GREEDY):
         order_kernel.prefix_times(rater, order, ends_s)
         return ends_s
     with np.errstate(divide='ignore'):

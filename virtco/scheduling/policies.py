@@ -18,6 +18,7 @@ SHARE_MADD = 0
 SHARE_COFLOWS = 1
 SHARE_FLOWS = 2
 SHARE_IN_ORDER = 3
+SHARE_GREEDY = 4  # all by back-fill
 
 # Use of the rates that MADD leaves over.
 BACKFILL_NONE = 0
@@ -60,7 +61,9 @@ POLICIES = {
     'mrtf': Policy(BY_REMAINING, True, SHARE_MADD),  # VirtCO Algorithm 1
     'mrtf+swap': Policy(BY_REMAINING, True, SHARE_MADD, swaps=True),
     'sebf': Policy(BY_WHOLE, True, SHARE_MADD),  # Varys
-    'sincronia': of(sincronia.Sincronia()),
+    # Its paper wants rates that keep the order: each flow in turn, as fast as
+    # it can.
+    'sincronia': of(sincronia.Sincronia())._replace(sharing=SHARE_GREEDY),
     'fifo': Policy(BY_ARRIVAL, False, SHARE_MADD),
     # Orchestra, section 7.4.
     'fifo+': Policy(BY_ARRIVAL, False, SHARE_MADD, trickle=0.03),

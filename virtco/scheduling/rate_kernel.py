@@ -33,6 +33,7 @@ HEAD_SHARE = cython.declare(cython.double, 0.5)
 INF = cython.declare(cython.double, float('inf'))
 SHARE_COFLOWS = cython.declare(cython.int, policies.SHARE_COFLOWS)
 SHARE_FLOWS = cython.declare(cython.int, policies.SHARE_FLOWS)
+SHARE_GREEDY = cython.declare(cython.int, policies.SHARE_GREEDY)
 SHARE_IN_ORDER = cython.declare(cython.int, policies.SHARE_IN_ORDER)
 BACKFILL_GREEDY = cython.declare(cython.int, policies.BACKFILL_GREEDY)
 BACKFILL_MAX_MIN = cython.declare(cython.int, policies.BACKFILL_MAX_MIN)
@@ -62,7 +63,7 @@ def allocate(rater: Rater, order: cython.longlong[::1],
         rater.open_ports[w] = rater.all_open[w]
     for p in range(rater.cap.shape[0]):
         rater.residual[p] = rater.cap[p]
-    # Those of others are 0: their flows have ended or not begun.
+    # Other coflows have ended or not begun: they have none.
     for i in range(n):
         rater.pace[order[i]] = 0.0
     rater.n_extra = 0
@@ -79,7 +80,7 @@ def allocate(rater: Rater, order: cython.longlong[::1],
         reserve(rater, order, 0, n_lifted, INF, 1.0)
     if sharing == SHARE_COFLOWS:
         weighted_fair(rater, order, weights, alone_s)
-    else:
+    elif sharing != SHARE_GREEDY:
         if trickle > 0.0 and n > 1:
             reserve(rater, order, 1, n, trickle, 1.0 - HEAD_SHARE)
         madd(rater, order)

@@ -74,11 +74,16 @@ class Config:
         if self.backfill not in BACKFILLS:
             raise exception.Invalid(field='backfill', value=self.backfill,
                                     limit='one of ' + ', '.join(BACKFILLS))
-        return engine.Rules(
+        rules = engine.Rules(
             key=policy.key, sharing=policy.sharing,
             backfill=BACKFILLS[self.backfill], each_flow=self.each_flow,
             swaps=policy.swaps, trickle=policy.trickle, theta_s=self.theta_s,
             quantum_s=self.theta_s / 10 if self.theta_s < math.inf else 0.0)
+        if policy.sharing == policies.SHARE_GREEDY:
+            # Back-fill is all, and some flows wait for others to end.
+            return rules._replace(each_flow=True, backfill=rules.backfill
+                                  or policies.BACKFILL_GREEDY)
+        return rules
 
 
 class Simulation:

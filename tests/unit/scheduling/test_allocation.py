@@ -146,7 +146,7 @@ def plainly(plain, order, n_lifted, sharing, backfill, horizon_s, trickle,
         plain.reserve(order[:n_lifted], math.inf, 1.0)
     if sharing == policies.SHARE_COFLOWS:
         plain.weighted_fair(order, weights)
-    else:
+    elif sharing == policies.SHARE_MADD:
         if trickle and len(order) > 1:
             plain.reserve(order[1:], trickle, 1.0 - HEAD_SHARE)
         plain.madd(order)
@@ -270,6 +270,14 @@ def test_a_sender_fills_one_receiver_after_the_other():
           True, 0, policies.SHARE_MADD, policies.BACKFILL_GREEDY)
 
 
+def test_without_madd_flows_go_as_fast_as_they_can():
+    """MADD would keep the second flow at half of its ports."""
+    situation = by_hand((0, 0, 1, 8, False), (0, 2, 3, 4, False),
+                        (1, 2, 0, 4, False))
+    agree(situation, True, 0, policies.SHARE_GREEDY, policies.BACKFILL_GREEDY)
+    assert [one.rate_bps for one in situation[3]] == [1.0, 1.0, 0.0]
+
+
 def test_what_a_bound_of_rates_leaves_is_handed_out_next():
     """One flow reaches the bound after a port of another is full."""
     agree(by_hand((0, 0, 1, 8, False), (0, 2, 3, 1, False),
@@ -310,7 +318,7 @@ def test_rates_are_those_of_the_plain_rules(situation, data):
     agree(situation,
           backfill == policies.BACKFILL_GREEDY or data.draw(st.booleans()),
           data.draw(st.integers(0, n)),
-          data.draw(st.sampled_from([0, 0, 1, 2, 3])), backfill,
+          data.draw(st.sampled_from([0, 0, 1, 2, 3, 4])), backfill,
           data.draw(st.sampled_from([0.0, 0.3, 1.0, 2.0, 8.0])),
           data.draw(st.sampled_from([0.0, 0.03, 0.4])),
           weights=data.draw(WEIGHTS)[:n], floors=data.draw(FLOORS)[:n])

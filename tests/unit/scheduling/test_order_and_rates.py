@@ -23,7 +23,7 @@ from virtco_lab.sim import demands as demand_model
 SLACK = 1 + 1e-8
 HOSTS = ('a', 'b', 'c', 'd', 'e')
 ORDERED = [name for name, policy in policies.POLICIES.items()
-           if policy.sharing == policies.SHARE_MADD]
+           if policy.sharing in (policies.SHARE_MADD, policies.SHARE_GREEDY)]
 
 
 def coflow(name, *flows, **kwargs):
