@@ -34,6 +34,7 @@ STAGES = (
     Stage('bound', proofs.bound, 0.25),
     Stage('tiny problems', proofs.try_all, 0.5),
     Stage('quick search', annealing.quick, 0.4),
+    Stage('coflows in turn', annealing.in_turn, 0.3),
     Stage('all placements', proofs.exhaust, 0.8),
     Stage('regrouping', annealing.regroup, 0.3),
     Stage('local search', annealing.deepen, 0.5),

@@ -65,6 +65,8 @@ RULES = {
     'random': candidates.random_fit,
     'cluster': lambda inst, rng: candidates.cluster(
         inst, budgets.unlimited()),
+    'in turn': lambda inst, rng: candidates.in_turn(
+        inst, range(len(inst.arcs))),
 }
 
 

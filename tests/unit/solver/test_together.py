@@ -47,6 +47,22 @@ def test_one_group_is_planned_as_ever():
                                      budget_s=0.1)
 
 
+@pytest.mark.parametrize('seed', [0, 4, 8, 10, 13])
+def test_one_of_many_groups_is_split_where_it_costs_least(seed):
+    """Local search alone does not exchange whole groups."""
+    rng = random.Random(seed)
+    room = hosts(4, 4, 3, 2, 1, 3)
+    sizes = [{pair: rng.choice((1, 2, 5, 9)) for pair in
+              itertools.permutations(range(3), 2)} for _ in range(5)]
+    parts = plan([group(3, [(*pair, size * GB) for pair, size in of.items()],
+                        room) for of in sizes],
+                 objective=snapshot.Objective.JOINT)
+    assert sum(part.plan.cct_s for part in parts) == pytest.approx(min(
+        max(sum(size for pair, size in of.items() if pair[end] == vm)
+            for end in (0, 1))
+        for of in sizes for vm in range(3)))
+
+
 def test_groups_share_what_is_there():
     """Either would take the only host that holds a group."""
     room = hosts(2, 1, 1)

@@ -194,6 +194,13 @@ class Instance(Arrays):
         return self.pipe or bool(self.uplinks)
 
     @property
+    def are_apart(self) -> bool:
+        """Whether several own coflows are there, none over VMs of another."""
+        ends = [np.union1d(src, dst) for src, dst, _ in self.arcs]
+        return len(ends) > 1 and bool(
+            np.bincount(np.concatenate(ends)).max(initial=0) == 1)
+
+    @property
     def movable(self) -> np.ndarray:
         """Indices of the nodes that are not pinned to a host, rising."""
         return np.flatnonzero(self.fixed < 0)

@@ -11,6 +11,7 @@ from virtco.solver.bounds import lowerbounds
 from virtco.solver.moves import localsearch
 from virtco.solver.stages import proofs
 from virtco.solver.stages import search_state as states
+from virtco.solver.starts import candidates
 
 #: Moves per node of the first runs, and how many there are. Fewer left one run
 #: in a hundred a third behind (groups together, three resources).
@@ -18,6 +19,10 @@ QUICK = 500, 3
 #: Moves per node with a set of nodes put together, and how many such runs in
 #: a row may find nothing better.
 REGROUP = 50, 2
+#: Moves per node from coflows placed in turn, and how many orders. On 58
+#: batches of three to five groups (virtco-gap, seeds to 59) the mean CCT fell
+#: from 1.086 of the optimum to 1.011, with a tenth of work more.
+IN_TURN = 100, 12
 #: Calls of numpy to put a set together.
 GATHER_CALLS = 40
 #: Moves per node, and how often, from the best so far.
@@ -43,6 +48,26 @@ def quick(state: states.State, budget: budgets.Budget) -> None:
     for i in range(runs):
         state.anneal(first, state.moves(per_node), hot(state),
                      power(state, i), budget)
+        if state.is_done(budget):
+            return
+
+
+def in_turn(state: states.State, budget: budgets.Budget) -> None:
+    """Anneal starts in which own coflows had the choice in random orders.
+
+    Coflows that wait together may have to exchange whole hosts, which differ
+    in more nodes than a move has.
+    """
+    if not state.inst.are_apart:
+        return
+    count, (per_node, runs) = len(state.inst.arcs), IN_TURN
+    for _ in range(runs):
+        order = state.local.order_random.sample(range(count), count)
+        candidates.spend(state.inst, budget)
+        start = candidates.in_turn(state.inst, order)
+        if start is not None and state.inst.fits(start):
+            state.anneal(start, state.moves(per_node), REHEAT,
+                         power(state, 0), budget)
         if state.is_done(budget):
             return
 

@@ -53,6 +53,12 @@ class Filler:
                 ok &= self.free[:, r] >= need
         return np.flatnonzero(ok)
 
+    def hosts_for_all(self, nodes: list[int]) -> np.ndarray:
+        """Find the hosts with room for all nodes, ascending."""
+        demand = self.inst.demand[nodes].sum(axis=0)
+        return np.flatnonzero((demand <= self.free).all(axis=1)
+                              & self.inst.allowed[nodes].all(axis=0))
+
     def put(self, node: int, host: int) -> None:
         """Place a node on a host, and take its room there."""
         self.assign[node] = host
@@ -165,16 +171,55 @@ def _place_clusters(inst: instances.Instance, clusters: list[list[int]],
     filler = Filler(inst)
     size = filler.size
     for nodes in sorted(clusters, key=lambda c: -size[c].sum()):
-        demand = inst.demand[nodes].sum(axis=0)
-        ok = (demand <= filler.free).all(axis=1)
-        for node in nodes:
-            ok &= inst.allowed[node]
-        hosts = np.flatnonzero(ok)
+        hosts = filler.hosts_for_all(nodes)
         if len(hosts):
             host = _pulled(filler, nodes, hosts, bytes_between)
             for node in nodes:
                 filler.put(node, host)
     return fill(filler, bytes_between)
+
+
+def in_turn(inst: instances.Instance, order: Iterable[int]
+            ) -> np.ndarray | None:
+    """Place coflow after coflow, each on as few hosts as there is room.
+
+    :param order: own coflows, the first of which has the choice.
+    """
+    filler, bytes_between = Filler(inst), inst.exchanged
+    for coflow in order:
+        src, dst, _ = inst.arcs[coflow]
+        left = [node for node in np.union1d(src, dst).tolist()
+                if filler.assign[node] < 0]
+        while left:
+            hosts, nodes = filler.hosts_for_all(left), left
+            if len(hosts):
+                host = _pulled(filler, nodes, hosts, bytes_between)
+            else:
+                host = int((filler.left() * inst.allowed[left].any(0)
+                            ).argmax())
+                nodes = _gathered(filler, left, host, bytes_between)
+                if not nodes:
+                    return None
+            for node in nodes:
+                filler.put(node, host)
+            left = [node for node in left if node not in nodes]
+    return fill(filler, bytes_between)
+
+
+def _gathered(filler: Filler, nodes: list[int], host: int,
+              bytes_between: np.ndarray) -> list[int]:
+    """Choose nodes for a host, each time that with most bytes to the others.
+    """
+    found: list[int] = []
+    free = filler.free[host].copy()
+    left = [node for node in nodes if filler.inst.allowed[node, host]]
+    while left:
+        pull = bytes_between[left][:, found or nodes].sum(axis=1)
+        node = left.pop(int(pull.argmax()))
+        if (filler.inst.demand[node] <= free).all():
+            free -= filler.inst.demand[node]
+            found.append(node)
+    return found
 
 
 def fill(filler: Filler, bytes_between: np.ndarray) -> np.ndarray | None:
