@@ -11,6 +11,7 @@ What a scheme takes over that is a product of three factors:
 * *enforcement*: the measured time, over that model.
 """
 
+from collections.abc import Collection
 from collections.abc import Sequence
 import concurrent.futures
 import dataclasses
@@ -62,15 +63,16 @@ def gap(options: extent.Options, display: Display) -> outcome.Outcome:
     """Measure the schemes, prove the optima, and take the ratios apart."""
     scale = _Scale(options.n_hosts, options.rate_bps)
     cell, = options.cells(cases.GAP)
-    runs = measure.run([cell], options.seeds, scale, options.directory,
+    with concurrent.futures.ProcessPoolExecutor() as pool:
+        count = len(options.seeds)
+        solved = {seed: one for seed, one in zip(options.seeds, pool.map(
+            _solved, [cell] * count, [scale] * count, options.seeds),
+            strict=True) if one.optimum.mean_s > 0}
+    runs = measure.run([cell], tuple(solved), scale, options.directory,
                        display)
     with concurrent.futures.ProcessPoolExecutor() as pool:
-        solved = dict(zip(options.seeds, pool.map(
-            _solved, [cell] * len(options.seeds),
-            [scale] * len(options.seeds), options.seeds), strict=True))
-        parts = {name: list(pool.map(_parts, its, [
-            solved[run.seed] for run in its]))
-            for (_, name), its in runs.items()}
+        parts = {name: list(pool.map(_parts, its, solved.values()))
+                 for (_, name), its in runs.items()}
     ratios = {name: np.array([(*its, math.prod(its)) for its in every]).T
               for name, every in parts.items()}
     labels = tuple(schemes.get(name).label for name in ratios)
@@ -85,14 +87,14 @@ def gap(options: extent.Options, display: Display) -> outcome.Outcome:
                 outcome.Series(title, labels, tuple(
                     _mean(its[at]) for its in ratios.values()))
                 for at, title in enumerate(_RATIOS)), log_y=True),),
-        _notes(options, list(solved.values())), runs={
+        _notes(options, solved.values()), runs={
             'run columns': ['optimum_s', 'bound_s', *_PARTS],
             'runs': {f'{name} / {seed}': [
                 round(value, 4) for value in (
                     solved[seed].optimum.mean_s, solved[seed].optimum.bound_s,
                     *its)]
                 for name, every in parts.items()
-                for seed, its in zip(options.seeds, every, strict=True)}})
+                for seed, its in zip(solved, every, strict=True)}})
 
 
 def _solved(cell: cases.Cell, scale: cases.Scale, seed: int) -> _Seed:
@@ -144,7 +146,7 @@ def _shown(ratios: np.ndarray) -> str:
             f'{mean * math.exp(half):.3f}]')
 
 
-def _notes(options: extent.Options, solved: Sequence[_Seed]
+def _notes(options: extent.Options, solved: Collection[_Seed]
            ) -> tuple[str, ...]:
     gaps = [one.optimum.mean_s / one.optimum.bound_s - 1 for one in solved]
     proven = sum(gap <= joint_optimum.TOLERANCE + 1e-9 for gap in gaps)
@@ -152,8 +154,8 @@ def _notes(options: extent.Options, solved: Sequence[_Seed]
         f'{options.n_hosts} hypervisors of {_SLOTS} slots at '
         f'{units.format_rate(options.rate_bps)}; background takes a part of '
         'the slots and 10 to 70 % of each cable. Three to five coflows of '
-        f'five to three VMs start together; {len(options.seeds)} seed(s), '
-        'geometric means with 95 % intervals.',
+        f'five to three VMs start together; {len(solved)} seed(s) in which '
+        'not all of them fit into hosts, geometric means with 95 % intervals.',
         'The optimum is over all placements and all fluid schedules at the '
         f'cables\' payload rates, proven within {joint_optimum.TOLERANCE:.1%} '
         f'for {proven} of {len(gaps)} seeds'
