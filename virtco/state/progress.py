@@ -245,7 +245,8 @@ class Progress:
             if tracked.queues.take(host, counters) and counters is None:
                 drained |= tracked.is_all_sent(self.endings)
             tracked.sending.take(host, sent.get(coflow_id))
-            tracked.touch()
+            if coflow_id not in sent:  # else it is when it is credited
+                tracked.touch()
         state.sending = found
         return drained
 

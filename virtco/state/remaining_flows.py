@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 def _crossed_bytes(tracked: 'inflight.Tracked') -> tuple[float, float]:
     """Return the bytes between hosts: hinted, and sent."""
     counting, local = tracked.counting, tracked.route.local
+    if not local.size:
+        return float(counting.sizes_bytes.sum()), counting.all_bytes
     return (float(counting.sizes_bytes.sum()
                   - counting.sizes_bytes[local].sum()),
             counting.all_bytes - float(counting.sent_bytes[local].sum()))

@@ -43,12 +43,13 @@ class Sending:
         """
         if not self._rates_bps and not queues:
             return None
-        found = np.zeros(len(pairs))
+        each = [0.0] * len(pairs)
         for src, rates_bps in self._rates_bps.items():
             at = pairs.of_source.get(src, ())
+            rest_bps = rates_bps.get(None, 0.0) / max(1, len(at))
             for i in at:
-                found[i] = rates_bps.get(
-                    pairs[i][1], rates_bps.get(None, 0.0) / len(at))
+                each[i] = rates_bps.get(pairs[i][1], rest_bps)
+        found = np.array(each)
         if queues:
             found[~queues.are_empty(pairs)] = math.inf
         return found
