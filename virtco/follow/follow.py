@@ -44,6 +44,7 @@ class Follow:
         self._auditor: auditor.Auditor | None = None
         self._reaper = periodic.Periodic('reap', REAP_S, self._turn, counts)
         self._n_turns = 0
+        self._rest = periodic.Rest()
 
     def lead(self) -> None:
         """Do the work for which no notification comes."""
@@ -97,12 +98,16 @@ class Follow:
         Only a VM that no host was known to run: during a migration two hosts
         have its ports, and Nova's notification decides.
         """
+        if not self._rest.is_over():
+            return
         for uuid, is_planned in self._state.live.waiting(host).items():
             try:
-                self.apply(notifications.Seen(uuid, host, is_planned))
+                with self._rest.after_failure():
+                    self.apply(notifications.Seen(uuid, host, is_planned))
             except exception.VirtcoException as error:
                 LOG.warning('Cannot note that %s runs on %s: %s', uuid, host,
                             error)
+                return
 
     def reap(self) -> None:
         """Drop reservations whose time is over."""

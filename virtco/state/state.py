@@ -88,6 +88,7 @@ class State:
         self._estimator = periodic.Periodic(
             'estimate pairs', PAIRS_S, self._estimate_pairs, counts)
         self._forgot_s = -math.inf
+        self._rest = periodic.Rest()
 
     def load(self) -> None:
         """Load the state before the last stop."""
@@ -259,8 +260,10 @@ class State:
         row = {name: getattr(measurement, name)
                for name in reports.Measurement.__struct_fields__
                if name not in ('probe_id', 'sent_bytes', 'windows_bytes')}
-        self.database.as_leader(lambda session: session.merge(
-            models.Reading(slot=slot, measured_at=now_s, **row)))
+        if self._rest.is_over():
+            with self._rest.after_failure():
+                self.database.as_leader(lambda session: session.merge(
+                    models.Reading(slot=slot, measured_at=now_s, **row)))
         self.changed(False)
 
     def load_readings(self, session: orm.Session) -> None:
