@@ -345,3 +345,20 @@ def test_round_trips_are_of_an_hour_at_most(rtt_s, is_taken):
 
 def test_a_report_has_so_many_coflows_and_pairs():
     assert (reports.MOST_COFLOWS, reports.MOST_PAIRS) == (10_000, 100_000)
+
+
+def test_a_vm_that_another_group_has_by_now_stays_there():
+    found = living_groups.Groups()
+    found.load([known.member('f', 0, 'h1'), known.member('g', 0, 'h0')], [],
+               None, False)
+    moved = known.member('f', 1, 'h2', states.MemberState.RESERVED)
+    moved.instance_uuid = 'g-0'
+    found.load([known.member('f', 0, 'h1'), moved], [], {'f'}, False)
+    for groups in ({'g'}, set()):
+        found.load([], [], groups, False)
+        assert {vm: at[:2] for vm, at in found.vms.items()} == {
+            'f-0': ('f', 0), 'g-0': ('f', 1)}
+        assert found.waiting == {'g-0': 'h2'}
+    assert found.vms_of({'f', 'g'}) == found.vms_of(None) == {'f-0', 'g-0'}
+    found.load([], [], None, False)
+    assert found.vms == found.waiting == {}
