@@ -5,6 +5,7 @@
 import functools
 import pathlib
 
+from virtco.scheduling import policies
 from virtco_lab.sim import replay
 from virtco_lab.sim import simulation
 from virtco_lab.sim import traces
@@ -15,11 +16,16 @@ from virtco_lab.sim.figures import samples
 RATE_BPS = 1e9
 POLICIES = ('mrtf', 'mrtf+swap', 'sebf', 'fifo', 'fifo+', 'priority',
             'weighted-fair', 'fair', 'dark')
-#: Policy, the ends at which rates are computed again, and back-fill.
+#: Policy, the ends at which rates are computed again, back-fill, and whether
+#: MADD comes before it where the policy has it otherwise.
 RULES = ('mrtf, flows, greedy', 'mrtf, coflows, greedy',
          'mrtf, coflows, max-min', 'sebf, flows, greedy',
          'sebf, coflows, max-min', 'dark, flows, greedy',
-         'dark, coflows, greedy')
+         'dark, coflows, greedy', 'sincronia, flows, greedy',
+         'sincronia, flows, greedy, MADD', 'mrtf, flows, greedy, no MADD',
+         'mrtf, flows, in-order', 'mrtf, flows, in-order, no MADD',
+         'mrtf+swap, flows, in-order, no MADD')
+_MADD = {'MADD': policies.SHARE_MADD, 'no MADD': policies.SHARE_GREEDY}
 #: Lower bound on the mean CCT of any schedule.
 BOUND = 'bound of any schedule'
 ALONE = 'each alone'
@@ -53,7 +59,10 @@ def _run(setting: str, seed: int, path: pathlib.Path | None = None
 
 
 def _rules_run(setting: str, seed: int, path: pathlib.Path) -> samples.Found:
-    policy, ends, backfill = setting.split(', ')
+    name, ends, backfill, *madd = setting.split(', ')
+    policy = simulation.POLICIES[name]
+    if madd:
+        policy = policy._replace(sharing=_MADD[madd[0]])
     return replay.summary(replay.replay(
         _published(path), RATE_BPS, simulation.Config(
             policy, backfill, each_flow=ends == 'flows')).cct_s)
@@ -105,7 +114,8 @@ FIGURES = (
             'rules', _columns(False)[:3],
             samples.bars('Mean CCT', 'rules', 's', _MEANS)),
         ('Ports of 1 Gbit/s. Rates anew at the end of each flow or only of a '
-         'coflow, and the use of the bandwidth that an order leaves.',),
+         'coflow, and the use of the bandwidth that an order leaves: of all, '
+         'without MADD.',),
         ('trace',), seeded=False, short=RULES[1:3]),
     samples.Figure(
         'facebook-like', 'Synthetic traces like Facebook\'s', _SETTINGS, _run,
