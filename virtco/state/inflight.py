@@ -23,7 +23,7 @@ from virtco.state import remaining_flows
 from virtco.state import route as routes
 from virtco.state import schedule_input as snapshots
 from virtco.state import sending as sent
-from virtco.state import silence
+from virtco.state import silent_flows
 from virtco.table import coflow_table
 
 #: Ratio of claimed to possible computing above which a claim is told.
@@ -83,7 +83,8 @@ class Tracked:
     moved_s: float | None = None
     deadline_s: float = math.inf
     is_promised: bool = False
-    queues: silence.Queues = dataclasses.field(default_factory=silence.Queues)
+    queues: silent_flows.Queues = dataclasses.field(
+        default_factory=silent_flows.Queues)
     sending: sent.Sending = dataclasses.field(default_factory=sent.Sending)
     was_placed: bool = False
     is_dirty: bool = False
@@ -218,7 +219,8 @@ class Tracked:
 
     def shown(self, strangers: Collection[str], rules: endings.Rules,
               addresses: Addresses,
-              heard_s: silence.Heard = silence.never, in_debt: bool = False
+              heard_s: silent_flows.Heard = silent_flows.never,
+              in_debt: bool = False
               ) -> snapshots.Coflow:
         """Show the coflow to the scheduler; the same object until a change.
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from virtco.model import live
 from virtco.scheduling import endings
-from virtco.state import silence
+from virtco.state import silent_flows
 
 if TYPE_CHECKING:
     from virtco.state import inflight
@@ -88,7 +88,7 @@ def _served(tracked: 'inflight.Tracked') -> live.Flows:
 
 
 def _sending(tracked: 'inflight.Tracked', left_bytes: np.ndarray,
-             rules: endings.Rules, heard_s: silence.Heard
+             rules: endings.Rules, heard_s: silent_flows.Heard
              ) -> live.Flows | None:
     """Return the remaining flows without silent ones; None where none is
     silent.
@@ -97,7 +97,7 @@ def _sending(tracked: 'inflight.Tracked', left_bytes: np.ndarray,
     """
     if tracked.model.is_estimated or tracked.moved_s is None:
         return None
-    silent_bytes = silence.silent_bytes(
+    silent_bytes = silent_flows.silent_bytes(
         tracked.counting, tracked.route, tracked.queues, tracked.moved_s,
         heard_s, rules)
     if silent_bytes is None:
@@ -107,7 +107,7 @@ def _sending(tracked: 'inflight.Tracked', left_bytes: np.ndarray,
 
 
 def show(tracked: 'inflight.Tracked', strangers: Collection[str],
-         rules: endings.Rules, heard_s: silence.Heard, in_debt: bool
+         rules: endings.Rules, heard_s: silent_flows.Heard, in_debt: bool
          ) -> live.LiveCoflow:
     """Return the coflow for the scheduler; see :meth:`.Tracked.shown`."""
     pairs = tracked.route.pairs

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from virtco.model import live
-from virtco.state import silence
+from virtco.state import silent_flows
 
 # Destination, None: any, and bits per second.
 Rates = Mapping[str | None, float]
@@ -33,7 +33,7 @@ class Sending:
         else:
             self._rates_bps.pop(host, None)
 
-    def of_pairs(self, pairs: live.Pairs, queues: silence.Queues
+    def of_pairs(self, pairs: live.Pairs, queues: silent_flows.Queues
                  ) -> np.ndarray | None:
         """Return the rate of each pair, shape (n_pairs,), inf where bytes
         wait.

@@ -6,14 +6,14 @@ import math
 
 from virtco.model import live
 from virtco.state import sending
-from virtco.state import silence
+from virtco.state import silent_flows
 from virtco.wire import reports
 
 PAIRS = live.Pairs([('a', 'b'), ('a', 'c'), ('b', 'c')])
 
 
 def test_rates_by_pairs():
-    one, queues = sending.Sending(), silence.Queues()
+    one, queues = sending.Sending(), silent_flows.Queues()
 
     def rates_bps():
         found = one.of_pairs(PAIRS, queues)

@@ -15,7 +15,7 @@ from virtco.state import byte_counters
 from virtco.state import live_state
 from virtco.state import route as routes
 from virtco.state import schedule_input
-from virtco.state import silence
+from virtco.state import silent_flows
 from virtco.wire import reports
 
 report, left_bytes = known.report, known.left_bytes
@@ -89,7 +89,7 @@ def test_a_flow_is_not_silent_while_something_waits_for_it(
 
 
 def test_queues_are_those_of_the_last_report():
-    queues = silence.Queues()
+    queues = silent_flows.Queues()
     pairs = live.Pairs([('a', 'b'), ('a', 'c'), ('d', 'b')])
     assert not queues
     # A destination may have two classes while it changes from one to another.
@@ -165,12 +165,12 @@ def silent(sent, at_s, sizes=(4e6, 2e6, 2e3), moved_s=20.0, heard_s=None,
         if size_bytes:
             counting.credit(np.array([flow]), size_bytes)
             counting.moved((flow_s, flow_s), False)
-    queues = silence.Queues()
+    queues = silent_flows.Queues()
     for host, dst in queued:
         queues.take(host, reports.CoflowCounters(
             'c', 0, backlog_bytes=5, destinations=(
                 (reports.DestinationCounter(dst, 0, 5),) if dst else ())))
-    found = silence.silent_bytes(
+    found = silent_flows.silent_bytes(
         counting, routes.find_route(
             matrices.Matrix.of(3, [0, 0, 1], [1, 2, 2], sizes),
             {row: routes.Member('vm', f'h{row}', True) for row in rows},
@@ -226,7 +226,7 @@ def test_where_nobody_else_sent_since_nobody_is_silent():
     """A source that told after all of them has no later bytes to tell of."""
     assert silent((1e6, 1e6, 1e3), (18.5, 20.0, 20.0),
                   heard_s={'h0': 30.0, 'h1': 30.0}) is None
-    assert silence.never('h') == -np.inf and byte_counters.TAIL == 5e-3
+    assert silent_flows.never('h') == -np.inf and byte_counters.TAIL == 5e-3
 
 
 def test_who_is_gone_is_not_silent():
@@ -266,7 +266,7 @@ def test_a_queue_stays_where_a_vm_is(overstated):
 def test_what_waits_is_told_by_destination():
     pairs = live.Pairs((('h0', 'h1'), ('h0', 'h2'), ('h1', 'h2'),
                         ('h2', 'h0')))
-    queues = silence.Queues()
+    queues = silent_flows.Queues()
     shares = np.array([3.0, 1.0, 5.0, 0.0])
     assert queues.of_pairs(pairs, shares).tolist() == [0, 0, 0, 0]
     queues.take('h0', reports.CoflowCounters(
