@@ -50,7 +50,7 @@ class Enforcer(shaper.Shaper):
                  further: Sequence[shaper.Shaper] = (),
                  sets_functions: bool = False):
         super().__init__(uplink, speed_bps, settings=settings, guard=guard)
-        self._addresses: Mapping[str, str] = {}
+        self._host_macs: frozenset[str] | None = None
         self.classifier = classifier
         self.receiver = receiver
         self.further = further
@@ -78,7 +78,9 @@ class Enforcer(shaper.Shaper):
         """Return the classification that the policy asks for."""
         if self.policy is None:
             return classify.Table()
-        return self.classifier.build_table(self.policy, self.ports or ())
+        return self.classifier.build_table(self.policy, self.ports or (), {
+            (one.uplink.dev, ifindex): self.host_macs for one in self.uplinks
+            if (ifindex := devices.ifindex(one.uplink.dev))})
 
     def sync(self, policy: edge_policy.EdgePolicy | None, n_past: int,
              ports: tuple[classify.VmPort, ...] | None, now_s: float) -> bool:
@@ -114,24 +116,25 @@ class Enforcer(shaper.Shaper):
         self.tree.let_leave(leave, now_s + self.grace_s)
 
     def was_lost(self, changes: kernel_events.Changes) -> bool:
-        return super().was_lost(changes) or any(
-            one.was_lost(changes) for one in self.further)
+        return (super().was_lost(changes)
+                or changes.links and self.host_macs != devices.host_macs()
+                or any(one.was_lost(changes) for one in self.further))
 
     def forget(self) -> None:
         with self.lock:
             super().forget()
             self.classifier.forget()
             self.functions.forget()
-            self._addresses = devices.addresses()
+            self._host_macs = None
         for one in self.further:
             one.forget()
 
     @property
-    def host_macs(self) -> set[str]:
+    def host_macs(self) -> frozenset[str]:
         """Ethernet addresses of the host's own devices."""
-        of_vms = {port.dev for port in self.ports or ()}
-        return {mac for dev, mac in self._addresses.items()
-                if dev not in of_vms}
+        if self._host_macs is None:
+            self._host_macs = devices.host_macs()
+        return self._host_macs
 
     def noted_ports(self) -> tuple[classify.VmPort, ...]:
         """Return the ports, with a note where one could not be attached, or

@@ -37,7 +37,8 @@ def rows(policy: edge_policy.EdgePolicy | None,
     :param elapsed_s: seconds between the readings.
     """
     names = {minors.LINK: 'link', minors.HOST: 'host (default)',
-             minors.UNMANAGED: 'unmanaged'}
+             minors.UNMANAGED: 'unmanaged',
+             minors.UNKNOWN: '  from unknown ports'}
     here = [port for port in ports if port.is_here]
     own = minors.of_ports(port.ifindex for port in here)
     names.update((own[port.ifindex], f'  from {port.dev}') for port in here)

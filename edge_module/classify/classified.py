@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import dataclasses
 import ipaddress
 import re
+import types
 from typing import Annotated
 from typing import Literal
 from typing import NamedTuple
@@ -68,9 +69,10 @@ class Entry(NamedTuple):
 class MapKey(NamedTuple):
     """Key of a small map.
 
-    :ivar number: ifindex of a port, or of the uplink for a classifier there.
+    :ivar number: ifindex of a port, or of the uplink for a classifier there
+        and in the map of the host's addresses.
     :ivar mac: address of the destination where the map has limits by
-        destination.
+        destination; of the sender in the map of the host's addresses.
     """
 
     number: Annotated[int, msgspec.Meta(ge=0, lt=2 ** 31)]
@@ -79,9 +81,13 @@ class MapKey(NamedTuple):
 
 
 #: The map of the classes of control packets, by port; of limits by port and
-#: destination Ethernet address; and by port, for broadcasts and for packets to
-#: more addresses than can be followed.
-SmallMap = Literal['control', 'to', 'others']
+#: destination Ethernet address; by port, for broadcasts and for packets to
+#: more addresses than can be followed; and of the host's packets, by uplink
+#: and source Ethernet address.
+SmallMap = Literal['control', 'to', 'others', 'home']
+#: Ethernet addresses of the host's own devices, by (device, ifindex) of the
+#: uplinks by which it sends.
+Home = Mapping[tuple[str, int], Iterable[str]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -97,12 +103,15 @@ class Table:
     :ivar entries: minor of the class of each flow entry.
     :ivar maps: minors by key, for each of the small maps; without ``others``
         no address is followed.
+    :ivar uplinks: (device, ifindex) of each uplink where the host's own
+        packets are told from those of unknown ports.
     """
 
     hooks: frozenset[tuple[str, int]] = frozenset()
     entries: Mapping[Entry, int] = dataclasses.field(default_factory=dict)
     maps: Mapping[SmallMap, Mapping[MapKey, int]] = dataclasses.field(
         default_factory=dict)
+    uplinks: frozenset[tuple[str, int]] = frozenset()
 
 
 def _limits(unmanaged: edge_policy.Unmanaged | None, ifindexes: Iterable[int]
@@ -120,8 +129,8 @@ def _limits(unmanaged: edge_policy.Unmanaged | None, ifindexes: Iterable[int]
                        for ifindex, seat in seats}}
 
 
-def build_table(policy: edge_policy.EdgePolicy, ports: Iterable[VmPort]
-                ) -> Table:
+def build_table(policy: edge_policy.EdgePolicy, ports: Iterable[VmPort],
+                home: Home = types.MappingProxyType({})) -> Table:
     """Bind the flows of a policy to the ports that are here.
 
     A flow of a VM with several ports belongs to the one that has the source
@@ -150,7 +159,9 @@ def build_table(policy: edge_policy.EdgePolicy, ports: Iterable[VmPort]
     return Table(frozenset(hooks), entries, {
         'control': {MapKey(ifindex): minors.of_control(minor)
                     for ifindex, minor in own.items()},
-        **_limits(policy.unmanaged, own)})
+        'home': {MapKey(ifindex, mac): minors.HOST
+                 for (_, ifindex), macs in home.items() for mac in macs},
+        **_limits(policy.unmanaged, own)}, frozenset(home))
 
 
 def address(text: str) -> str:

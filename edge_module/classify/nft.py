@@ -59,9 +59,12 @@ class NftClassifier:
         self.refused: dict[tuple[str, int], str] = {}
 
     def build_table(self, policy: edge_policy.EdgePolicy,
-                    ports: Iterable[base.VmPort]) -> base.Table:
-        """Build the table for :meth:`replace` from a policy and ports."""
-        return base.build_table(policy, ports)
+                    ports: Iterable[base.VmPort], home: base.Home
+                    ) -> base.Table:
+        """Build the table for :meth:`replace` from a policy, ports and the
+        host's own addresses.
+        """
+        return base.build_table(policy, ports, home)
 
     def replace(self, table: base.Table) -> int:
         """Make the kernel hold exactly this table, in one transaction.
@@ -100,6 +103,10 @@ class NftClassifier:
         if follows != have.follows:
             changes.append(operations.SetUnmanaged(follows))
         changes += [operations.DetachPort(*port) for port in sorted(gone)]
+        changes += [operations.DetachUplink(*one)
+                    for one in sorted(have.uplinks - table.uplinks)]
+        changes += [operations.AttachUplink(*one)
+                    for one in sorted(table.uplinks - have.uplinks)]
         changes += map(operations.DeleteSet, have.strays)
         if not have.is_whole:
             changes.insert(0, operations.AddTable())
@@ -113,8 +120,8 @@ class NftClassifier:
             self.known = None
             raise
         self.known = nft_listing.Standing(
-            table.hooks - self.refused.keys(), entries, table.maps, own,
-            rules, follows, is_whole=True)
+            table.hooks - self.refused.keys(), entries, table.maps,
+            table.uplinks, own, rules, follows, is_whole=True)
         return len(stale) + len(fresh) + len(gone) + len(new)
 
     def _change_and_attach(self, changes: list[operations.NftOperation],
@@ -243,7 +250,8 @@ class NftEgressClassifier(NftClassifier):
         self.uplink_dev = uplink_dev
 
     def build_table(self, policy: edge_policy.EdgePolicy,
-                    ports: Iterable[base.VmPort]) -> base.Table:
+                    ports: Iterable[base.VmPort], home: base.Home
+                    ) -> base.Table:
         ifindex = devices.ifindex(self.uplink_dev)
         if not ifindex:
             raise exception.NotFound(what='uplink device', id=self.uplink_dev)

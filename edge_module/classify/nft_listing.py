@@ -85,10 +85,11 @@ def standing(hook: nft_text.Hook, objects: Objects) -> Standing:
     rules: dict[str, list[str]] = {}
     for rule in (item['rule'] for item in objects if 'rule' in item):
         rules.setdefault(rule['chain'], []).append(rule.get('comment', ''))
-    hooks, towards = (frozenset(_port(name, prefix) for name in chains
-                                if name.startswith(prefix))
-                      for prefix in (nft_text.PORT_CHAIN,
-                                     nft_text.TOWARDS_CHAIN))
+    hooks, towards, uplinks = (
+        frozenset(_port(name, prefix) for name in chains
+                  if name.startswith(prefix))
+        for prefix in (nft_text.PORT_CHAIN, nft_text.TOWARDS_CHAIN,
+                       nft_text.UPLINK_CHAIN))
     of_ports = {name for name in sets if name.partition('_')[0] in (
         *nft_text.PEERS, nft_text.NEAR, nft_text.OWED)}
     of_hooks = {name for _, ifindex in hooks if hook.is_at_ports
@@ -105,7 +106,7 @@ def standing(hook: nft_text.Hook, objects: Objects) -> Standing:
         return Standing()
     return Standing(
         hooks, {entry: minor for entry, minor, _ in _entries(hook, maps)},
-        _small_maps(hook, maps),
+        _small_maps(hook, maps), uplinks,
         {_port(name, nft_text.PORT_CHAIN): nft_text.minor(comment)
          for name, comments in rules.items()
          if name.startswith(nft_text.PORT_CHAIN)
@@ -169,7 +170,8 @@ def _small_maps(hook: nft_text.Hook, maps: _Maps
     found: dict[base.SmallMap, dict[base.MapKey, int]] = {}
     for kind in get_args(base.SmallMap):
         for element, value in _elements(hook, maps, kind):
-            dev, *mac = element['concat'] if kind == 'to' else [element]
+            dev, *mac = (element['concat'] if kind in ('to', 'home')
+                         else [element])
             found.setdefault(kind, {})[base.MapKey(
                 ifindex(dev), *mac)] = nft_text.minor(value)
     return found

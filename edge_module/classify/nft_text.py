@@ -12,7 +12,7 @@ from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 
 TABLE = 'netdev virtco'
-PORT_CHAIN, TOWARDS_CHAIN = 'dev_', 'towards_'
+PORT_CHAIN, TOWARDS_CHAIN, UPLINK_CHAIN = 'dev_', 'towards_', 'uplink_'
 
 # Kinds of entry, (is IPv6, has a destination port), in the order in which
 # their maps are looked up.
@@ -36,17 +36,17 @@ STRANGERS = 'strangers'
 # Chains with one fixed rule each.
 FIXED = (*CONTROL, STRANGERS)
 # Set of (port, destination Ethernet address) of unmanaged packets to addresses
-# that have sent the VM something (NEAR). It has room for the 256 that each of
+# that have sent the VM something (NEAR). It has room for the 512 that each of
 # 256 ports adds meanwhile at the limit that it has in the other set.
-REACHED, _MOST_REACHED, _REACHED_S = 'reached', 65536, 4
+REACHED, _MOST_REACHED, _REACHED_S = 'reached', 131072, 4
 REACHING = 'reaching'
-_REACHING_LIMIT = 'limit rate 48/second burst 64 packets'
-# Maps of the datagrams whose later fragments are awaited, with room for 170
+_REACHING_LIMIT = 'limit rate 96/second burst 128 packets'
+# Maps of the datagrams whose later fragments are awaited, with room for 85
 # ports at the limit that each of them has in the set.
 FRAGMENTS = ('frag4', 'frag6')
 _MOST_FRAGMENTED, _FRAGMENTED_S = 262144, 2
 FRAGMENTING = 'fragmenting'
-_FRAGMENTING_LIMIT = 'limit rate 512/second burst 512 packets'
+_FRAGMENTING_LIMIT = 'limit rate 1024/second burst 1024 packets'
 SETS = (REACHED, REACHING, FRAGMENTING)
 # Sets of each port, by IP version: destination addresses of packets that
 # match no entry. Packets of a VM to further addresses are not counted; other
@@ -93,7 +93,8 @@ class Hook:
             *(('inet_proto', 'inet_service') if with_port else ()))
             for (is_ipv6, with_port), kind in KINDS.items()} | {
                 'control': ('iface_index',), 'others': ('iface_index',),
-                'to': ('iface_index', 'ether_addr'),
+                **dict.fromkeys(('to', 'home'), (
+                    'iface_index', 'ether_addr')),
                 **{kind: self._fragment(kind)[1] for kind in FRAGMENTS}}
         return {self.map_name(kind): key for kind, key in types.items()}
 
@@ -378,6 +379,24 @@ def port_chain(hook: Hook, dev: str, ifindex: int, minor: int) -> str:
                   for control in CONTROL),
                 f'{is_own} {_IS_UNICAST} ether daddr != @{near} '
                 f'goto {STRANGERS}', f'{is_own} goto unmanaged')))
+
+
+def uplink_chain(hook: Hook, dev: str, ifindex: int) -> str:
+    """Return the commands that tell the host's packets at an uplink from those
+    that came by unknown ports.
+
+    Packets in a class, also in one of another program, stay there.
+    """
+    return _hooked(
+        _chain_name(dev, ifindex, UPLINK_CHAIN), 'egress', dev,
+        'meta priority & 0xffff0000 != 0 accept',
+        f'meta priority set {classid(minors.UNKNOWN)}',
+        f'meta priority set oif . ether saddr map @{hook.map_name("home")}')
+
+
+def delete_uplink_chain(hook: Hook, dev: str, ifindex: int) -> str:
+    """Return the command that deletes the chain of an uplink."""
+    return f'delete chain {TABLE} {_chain_name(dev, ifindex, UPLINK_CHAIN)}\n'
 
 
 def _hooked(chain: str, hook: str, dev: str, *rules: str) -> str:

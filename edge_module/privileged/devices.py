@@ -9,7 +9,7 @@ from typing import NamedTuple
 from edge_module.privileged import kernel_calls as kernel
 from edge_module.qdisc import wire
 
-_IFLA_ADDRESS, _IFLA_IFNAME = 1, 3
+_IFLA_ADDRESS = 1
 _IFLA_MASTER, _IFLA_LINKINFO = 10, 18
 _ETHERNET_BYTES = 6
 _INFO_KIND, _INFO_DATA, _INFO_SLAVE_KIND = 1, 2, 4
@@ -64,16 +64,16 @@ def ifindex(dev: str) -> int:
         return 0
 
 
-def addresses() -> dict[str, str]:
-    """Read the Ethernet address of each device that has one, by its name."""
-    found = {}
+def host_macs() -> frozenset[str]:
+    """Read the Ethernet addresses of all devices that no VM is behind."""
+    found = set()
     for answer in kernel.tc_dump(wire.link(wire.RTM_GETLINK, 0)):
-        shown = dict(wire.attrs(answer, wire.IFINFOMSG.size))
-        address = shown.get(_IFLA_ADDRESS, b'')
-        if len(address) == _ETHERNET_BYTES and any(address):
-            dev = shown[_IFLA_IFNAME].rstrip(b'\0').decode()
-            found[dev] = address.hex(':')
-    return found
+        address = dict(wire.attrs(answer, wire.IFINFOMSG.size)).get(
+            _IFLA_ADDRESS, b'')
+        if (len(address) == _ETHERNET_BYTES and any(address)
+                and not read(answer).is_port):
+            found.add(address.hex(':'))
+    return frozenset(found)
 
 
 def look(dev: str) -> Device | None:

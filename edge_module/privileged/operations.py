@@ -245,6 +245,22 @@ class DetachPort(_NftOperation, frozen=True):
     build = staticmethod(nft_text.delete_port_chain)
 
 
+class AttachUplink(_NftOperation, frozen=True):
+    """Tell the host's packets at an uplink from those of unknown ports."""
+
+    dev: Device
+    ifindex: IfIndex
+    build = staticmethod(nft_text.uplink_chain)
+
+
+class DetachUplink(_NftOperation, frozen=True):
+    """Tell the packets at an uplink apart no longer."""
+
+    dev: Device
+    ifindex: IfIndex
+    build = staticmethod(nft_text.delete_uplink_chain)
+
+
 class DeleteSet(_NftOperation, frozen=True):
     """Delete a set of a port that is gone."""
 
@@ -255,7 +271,8 @@ class DeleteSet(_NftOperation, frozen=True):
 
 
 NftOperation = (DeleteTable | AddTable | ChangeMap | ChangeEntries | SetRules
-                | SetUnmanaged | AttachPort | DetachPort | DeleteSet)
+                | SetUnmanaged | AttachPort | DetachPort | AttachUplink
+                | DetachUplink | DeleteSet)
 
 
 class Listing(_Operation, frozen=True):

@@ -93,22 +93,23 @@ class Owned:
 
     def check_nft(self, hook: operations.HookName,
                   changes: Sequence[operations.NftOperation]) -> None:
-        """Check that changes attach VM ports or the uplink only.
+        """Check that changes attach VM ports or the uplinks only.
 
         :raises operations.Refused: for a device that is neither a port of a
-            VM, at ingress, nor the uplink, at egress.
+            VM, at ingress, nor an uplink, at egress.
         """
-        uplink = devices.ifindex(self.uplink_dev)
         for change in changes:
-            if not isinstance(change, operations.AttachPort):
+            if not isinstance(change, (operations.AttachPort,
+                                       operations.AttachUplink)):
                 continue
+            is_uplink = change.dev in (self.uplink_dev, *self.further)
             if devices.ifindex(change.dev) != change.ifindex or not (
-                    change.ifindex == uplink if hook == 'egress' else
-                    change.dev not in (self.uplink_dev, *self.further)
-                    and devices.may_be_port(change.dev)):
+                    is_uplink if isinstance(change, operations.AttachUplink)
+                    else change.dev == self.uplink_dev if hook == 'egress'
+                    else not is_uplink and devices.may_be_port(change.dev)):
                 raise operations.Refused(
-                    f'AttachPort: device {change.dev!r} with ifindex '
-                    f'{change.ifindex} may not be hooked at {hook}')
+                    f'{type(change).__name__}: device {change.dev!r} with '
+                    f'ifindex {change.ifindex} may not be hooked at {hook}')
 
 
 def _check_rate(name: vf_rates.Name) -> None:

@@ -13,12 +13,15 @@ from virtco.wire import edge_policy
 
 ROOT = 0
 LINK = edge_policy.ROOT_MINOR
-# Traffic that is not classified, which is the host's own.
+# The host's own traffic, and all that no hook saw.
 HOST = edge_policy.DEFAULT_MINOR
 # Parent of the classes of VM ports, for their unmanaged traffic.
 UNMANAGED = 3
 # Parent of the classes for control packets.
 CONTROL = 4
+# Traffic of ports that the agent does not know, or not yet. Older releases had
+# an inner class at 5.
+UNKNOWN = 6
 #: More than any minor: distinguishes the classes of several uplinks.
 FURTHER = 0x10000
 RESERVED = frozenset({LINK, HOST, UNMANAGED, CONTROL})
@@ -114,5 +117,5 @@ def is_limited_port(minor: int) -> bool:
 
 
 def has_turns(minor: int) -> bool:
-    """Return whether a class is a VM port's, which takes turns with others."""
-    return is_port(minor) or is_limited_port(minor)
+    """Return whether a class is of VM ports, which takes turns with others."""
+    return is_port(minor) or is_limited_port(minor) or minor == UNKNOWN

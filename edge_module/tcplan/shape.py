@@ -209,7 +209,7 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
     tree = dict(base)
     ports = tuple(ports)
     own = sorted(minors.of_ports(ports).values())
-    for minor in own:
+    for minor in (minors.UNKNOWN, *own):
         tree[minor] = _port_class(minor, base)
     for minor in (minors.UPLINK_CONTROL, *map(minors.of_control, own)):
         tree[minor] = _control_class(minor, base, settings)

@@ -111,7 +111,8 @@ class Maker:
     def nft(self):
         return self.choice((
             lambda: ['DeleteTable'], lambda: ['AddTable'],
-            lambda: ['ChangeMap', self.choice(('control', 'to', 'others')),
+            lambda: ['ChangeMap', self.choice((
+                'control', 'to', 'others', 'home')),
                      self.few(self.map_key),
                      self.few(self.with_minor(self.map_key))],
             lambda: ['ChangeEntries', self.few(self.entry),
@@ -121,6 +122,8 @@ class Maker:
             lambda: ['SetUnmanaged', self.choice((True, False))],
             lambda: ['AttachPort', *self.port(), self.minor()],
             lambda: ['DetachPort', *self.port()],
+            lambda: [self.choice(('AttachUplink', 'DetachUplink')),
+                     *self.port()],
             lambda: ['DeleteSet', self.choice(TEXTS)],
             lambda: [self.choice(TEXTS)]))()
 

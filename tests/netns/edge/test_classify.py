@@ -13,6 +13,7 @@ import pytest
 from edge_module.classify import nft_text
 from edge_module.tcplan import minors
 from tests.netns.edge import bed as beds
+from tests.netns.edge import floods
 from tests.netns.edge import frames
 from tests.netns.edge import policies
 
@@ -148,7 +149,7 @@ def test_fragments_follow_their_first(pair, ipv6):
     None, 'limit rate 9999/second burst 9999 packets'])
 def test_a_flood_of_fragments_displaces_nobodys(pair, monkeypatch, limit):
     """Where no port has a limit, the flooder's take all places."""
-    monkeypatch.setattr(nft_text, '_MOST_FRAGMENTED', 2000)
+    monkeypatch.setattr(nft_text, '_MOST_FRAGMENTED', 4000)
     if limit is not None:
         monkeypatch.setattr(nft_text, '_FRAGMENTING_LIMIT', limit)
     bed, edge = pair
@@ -160,7 +161,7 @@ def test_a_flood_of_fragments_displaces_nobodys(pair, monkeypatch, limit):
     _learn(a, b)
     frames.send_all(hostile, [frames.ipv4(
         hostile.ip, b.ip, frames.UDP, frames.udp(5002)[:16], 0x2000,
-        ident=ident) for ident in range(3000)])
+        ident=ident) for ident in range(6000)])
     sent = _sent(edge, lambda: _send_udp(a, b.ip, 20, port=5002,
                                          size_bytes=4000), 20 * 4000)
     is_followed = sent[C1] >= 20 * 4000
@@ -280,6 +281,26 @@ def test_entries_count_their_pairs(pair):
         (a.dev, a.ip, b.ip)}
     grown = sum(item.sent_bytes for item in counted.values()) - before
     assert 40 * 1028 <= grown <= 40 * 1042
+
+
+def test_an_unknown_port_has_nothing_of_the_host(pair):
+    """It shares what is unmanaged; the host's own packets are told apart."""
+    bed, edge = pair
+    a, b = bed.add_vm('h1'), bed.add_vm('h2')
+    edge.set_ports()
+    edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS).coflow(
+        'C1', 5e6, [(a, b, 1)]).build())
+    unknown = bed.add_vm('h1')
+    _learn(unknown, b)
+    sent = _sent(edge, lambda: _send_udp(unknown, b.ip))
+    assert sent[minors.UNKNOWN] >= 40 * 1042 and sent[2] < 2000
+    addresses = floods.address_hosts(bed)
+    assert floods.ping_ms(bed, 'h1', addresses['h2'], 1)[0] < 5000
+    sent = _sent(edge, lambda: _send_udp(
+        types.SimpleNamespace(netns=edge.netns), addresses['h2']))
+    assert sent[2] >= 40 * 1042 and sent[minors.UNKNOWN] < 2000
+    edge.enforcer.classifier.forget()
+    assert not edge.call('drift')
 
 
 def test_packets_are_counted_once(pair):

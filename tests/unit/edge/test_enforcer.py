@@ -91,7 +91,7 @@ def test_a_policy_without_ports_leaves_the_classification():
     assert found.desired_table().entries == {
         classify.Entry(5, '10.0.0.1', '10.0.0.2'): 0x11}
     assert found.desired_table().maps == {'control': {
-        classify.MapKey(5): 0x9005}}
+        classify.MapKey(5): 0x9005}, 'home': {}}
     assert {0x7005, 0x9005} <= set(found.uplink.tree)
     assert minors.FIRST_PORT not in found.uplink.tree
     assert found.steps[0] == 'root' and found.steps[-1] == 'classify'

@@ -46,14 +46,16 @@ def test_a_tap_is_no_tunnel(kind, data, is_tap):
     assert found == devices.Device(kind.decode(), '', True, 'bridge', is_tap)
 
 
-def test_addresses_are_those_of_ethernet_devices(monkeypatch):
-    """Not the loopback's, which is of zeros, nor a tunnel's of four bytes."""
+def test_addresses_of_the_host_are_those_of_ethernet_devices(monkeypatch):
+    """Not the loopback's, which is of zeros, a tunnel's of four bytes, nor
+    that of a VM's tap.
+    """
+    tap = 18, wire.attr(1, b'tun\0') + wire.attr(2, wire.attr(3, b'\2'))
     monkeypatch.setattr(devices.kernel, 'tc_dump', lambda asked: [
-        _answer((3, name + b'\0'), *((1, address),) * (address is not None))
-        for name, address in (
-            (b'lo', bytes(6)), (b'br-ex', b'\x02\0\0\0\xab\1'),
-            (b'tunl0', b'\x0a\0\0\1'), (b'tun0', None))])
-    assert devices.addresses() == {'br-ex': '02:00:00:00:ab:01'}
+        _answer((1, bytes(6))), _answer((1, b'\x02\0\0\0\xab\1')),
+        _answer((1, b'\x0a\0\0\1')), _answer(),
+        _answer((1, b'\x02\0\0\0\xab\2'), tap)])
+    assert devices.host_macs() == {'02:00:00:00:ab:01'}
 
 
 def test_a_device_is_asked_for_by_its_number(monkeypatch):

@@ -192,7 +192,7 @@ def test_destinations_are_told_by_port():
     classifier = nft.NftClassifier(kernel)
     classifier.replace(base.Table(LO, maps={
         'others': {base.MapKey(1): 0xc002}}))
-    assert ('update @ingress_reaching { iif limit rate 48/second burst 64 '
+    assert ('update @ingress_reaching { iif limit rate 96/second burst 128 '
             'packets } add @ingress_reached { iif . ether daddr } return'
             in kernel.commands[0])
     kernel.listing = json.dumps({'nftables': [
@@ -205,6 +205,32 @@ def test_destinations_are_told_by_port():
 def test_table_that_follows_by_half_is_replaced():
     text = _commands(*_listing(unmanaged=('to', 'others')), limits={})
     assert text.startswith(ANEW) and 'comment "seen"' in text
+
+
+def test_packets_of_the_host_are_told_at_the_uplink():
+    """Those that are in a class stay there; what stands is left alone."""
+    table = base.Table(LO, maps={'home': {base.MapKey(2, MAC): 2}},
+                       uplinks=frozenset({('eth1', 2)}))
+    kernel = _Kernel(*_listing())
+    classifier = nft.NftClassifier(kernel)
+    classifier.replace(table)
+    text, = kernel.commands
+    rule = 'add rule netdev virtco uplink_2_eth1 '
+    assert (f'ingress_home {{ 2 . {MAC} : 7000:2 }}' in text
+            and 'add chain netdev virtco uplink_2_eth1 { type filter hook '
+            'egress device "eth1" priority 0; }\n'
+            f'{rule}meta priority & 0xffff0000 != 0 accept\n'
+            f'{rule}meta priority set 7000:6\n'
+            f'{rule}meta priority set oif . ether saddr map @ingress_home\n'
+            in text)
+    assert classifier.replace(table) == 0 and len(kernel.commands) == 1
+    standing = nft.NftClassifier(_Kernel(*_listing(devs=(
+        'dev_1_lo', 'towards_1_lo', 'uplink_2_eth1')))).dump()
+    assert standing.uplinks == {('eth1', 2)} and standing.is_whole
+    classifier.replace(base.Table(LO))
+    assert kernel.commands[1] == (
+        f'delete element netdev virtco ingress_home {{ 2 . {MAC} }}\n'
+        'delete chain netdev virtco uplink_2_eth1\n')
 
 
 def test_control_packets_have_their_class():
@@ -296,7 +322,7 @@ def test_fragments_are_told_apart_by_device(hook, kind):
     assert (f'meta priority set {key} map @{hook.map_name(kind)} return'
             in rules)
     assert (f'update @{hook.name}_fragmenting {{ {hook.dev} limit rate '
-            f'512/second burst 512 packets }} update @{hook.map_name(kind)} '
+            f'1024/second burst 1024 packets }} update @{hook.map_name(kind)} '
             f'{{ {key} : meta priority }}' in rules)
 
 
@@ -322,10 +348,10 @@ def test_entries_count_and_small_maps_do_not():
             if line.startswith('add map')}
     assert maps == {f'ingress_{kind}': kind[:4] in ('port', 'pair')
                     for kind in ('port4', 'pair4', 'port6', 'pair6',
-                                 'control', 'to', 'others', 'frag4',
+                                 'control', 'to', 'home', 'others', 'frag4',
                                  'frag6')}
     assert ('add set netdev virtco ingress_reached { type iface_index . '
-            'ether_addr; size 65536; timeout 4s; flags dynamic,timeout; }'
+            'ether_addr; size 131072; timeout 4s; flags dynamic,timeout; }'
             in text)
     assert ('add set netdev virtco ingress_reaching { type iface_index; '
             'size 4096; timeout 4s; flags dynamic,timeout; }' in text)
@@ -386,7 +412,8 @@ def test_the_types_of_keys_are_those_of_packets(hook):
             {name: ('iface_index', *types)
              for name, types in OF_ALL.items()} | {
                 'control': ('iface_index',), 'others': ('iface_index',),
-                'to': ('iface_index', 'ether_addr')}).items()}
+                'to': ('iface_index', 'ether_addr'),
+                'home': ('iface_index', 'ether_addr')}).items()}
 
 
 def test_what_is_deleted_of_a_port_is_what_was_made_for_it():
@@ -631,7 +658,8 @@ def test_at_the_uplink_no_entry_names_a_port():
     policy = dataclasses.replace(
         test_tcplan.policy([test_tcplan.coflow(0x10, 1e6, (1.0, 1.0, 1.0))]),
         flows=tuple(flows), unmanaged=edge_policy.Unmanaged(1e6))
-    table = classifier.build_table(policy, [base.VmPort('v1', 'tap1', 5)])
+    table = classifier.build_table(policy, [base.VmPort('v1', 'tap1', 5)],
+                                   {('lo', 1): [MAC]})
     assert table.hooks == LO
     assert table.maps == {'control': {base.MapKey(1): 0x9000}}
     assert classifier.replace(table) == 3
@@ -647,4 +675,4 @@ def test_at_the_uplink_no_entry_names_a_port():
     assert classifier.ports() == () and classifier.peers() == {}
     nobody = nft.NftEgressClassifier(kernel, 'nobody')
     with pytest.raises(exception.NotFound, match='nobody'):
-        nobody.build_table(policy, [])
+        nobody.build_table(policy, [], {})

@@ -374,6 +374,15 @@ def test_other_devices_are_not_hooked(ports, hook, dev, ifindex):
                 dev, ifindex, 0x7001)])
 
 
+@pytest.mark.parametrize('dev, ifindex', [
+    ('tap4', 4), ('eth7', 7), ('lo', UPLINK + 1)])
+def test_the_host_is_told_at_uplinks_alone(ports, dev, ifindex):
+    checks = owned.Owned('lo', ['eth7'] * (dev == 'lo'))
+    checks.check_nft('ingress', [operations.AttachUplink('lo', UPLINK)])
+    with pytest.raises(operations.Refused, match=f'AttachUplink.*{dev}'):
+        checks.check_nft('ingress', [operations.AttachUplink(dev, ifindex)])
+
+
 @pytest.mark.parametrize('device, is_port', [
     (devices.Device('tun', '', False, '', True), True),
     (devices.Device('tun', '', True, 'openvswitch', True), True),

@@ -14,6 +14,7 @@ from edge_module import factory
 from edge_module import kept_state as state
 from edge_module import reporting as report
 from edge_module.classify import classified as base
+from edge_module.privileged import devices
 from edge_module.qdisc import link_speed
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors
@@ -281,12 +282,16 @@ def test_a_port_that_reaches_many_leaves_others_their_places(enforcer):
     assert {'b', 'c'} <= set(told)
 
 
-def test_a_report_names_link_and_ports(conf, enforcer, tmp_path):
+def test_a_report_names_link_and_ports(conf, enforcer, tmp_path,
+                                       monkeypatch):
+    monkeypatch.setattr(devices, 'host_macs',
+                        lambda: frozenset({'02:00:00:00:00:09'}))
     conf.set_override('link_ingress_bps', 1e9, 'edge')
     conf.set_override('link_margin', 0.5, 'edge')
     found = reporter(conf, enforcer, state.StateDir(str(tmp_path)))
     made = found.make(100.0)
-    assert made.link == reports.Link(test_enforcer.LINK_BPS, 0.5e9, 'up1')
+    assert made.link == reports.Link(test_enforcer.LINK_BPS, 0.5e9, 'up1',
+                                     ('02:00:00:00:00:09',))
     assert made.ports[0] == reports.Port(
         vm='v1', dev='tap1', mac='fa:16:3e:00:00:01', ips=('10.0.0.1',))
     assert len(made.ports) == 2

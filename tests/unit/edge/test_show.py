@@ -71,10 +71,10 @@ def test_every_class_is_named_in_the_order_of_the_policy():
     tree = shape.build_tree(policy, test_tcplan.LINK_BPS, ports=(4,))
     found = show.rows(policy, PORTS, snapshot(tree), snapshot(tree), 1.0)
     assert [row[1] for row in found] == [
-        'link', 'host (default)', 'unmanaged', '  from tap0',
-        '  to others', '    from tap0', '  to h1', '    from tap0',
-        'control packets', '  seen at the uplink', '  from tap0',
-        'sort', '  to h2', '  to h3', 'c32']
+        'link', 'host (default)', 'unmanaged', '  from unknown ports',
+        '  from tap0', '  to others', '    from tap0', '  to h1',
+        '    from tap0', 'control packets', '  seen at the uplink',
+        '  from tap0', 'sort', '  to h2', '  to h3', 'c32']
 
 
 def test_classes_of_no_policy_come_last(tree):

@@ -88,7 +88,15 @@ def test_an_entry_of_a_port_says_which_and_others_say_none():
     assert table.entries == {
         base.Entry(5, '10.0.0.1', '10.0.0.2', 80): 17,
         base.Entry(5, '10.0.0.1', '10.0.0.2', 0): 0x7005}
-    assert table.maps == {'control': {base.MapKey(5): 0x9005}}
+    assert table.maps == {'control': {base.MapKey(5): 0x9005}, 'home': {}}
+
+
+def test_the_host_is_told_by_its_addresses_at_each_uplink():
+    table = base.build_table(test_tcplan.policy([]), [], {
+        ('eth1', 3): ['m1', 'm2'], ('eth2', 4): ['m1']})
+    assert table.uplinks == {('eth1', 3), ('eth2', 4)} and not table.hooks
+    assert table.maps['home'] == dict.fromkeys(
+        [base.MapKey(3, 'm1'), base.MapKey(3, 'm2'), base.MapKey(4, 'm1')], 2)
 
 
 def test_limits_are_by_port_and_destination():

@@ -97,9 +97,9 @@ def test_what_is_no_data_has_places_of_its_own(wanted, link_bps, ports):
     children = {}
     for item in tree.values():
         children.setdefault(item.parent, []).append(item)
-    assert len(children.get(minors.UNMANAGED, ())) == len(
-        set(ports))
-    for leaf in children.get(minors.UNMANAGED, ()):
+    assert {item.minor for item in children[minors.UNMANAGED]} == {
+        minors.UNKNOWN, *minors.of_ports(ports).values()}
+    for leaf in children[minors.UNMANAGED]:
         assert leaf.prio == model.LOWEST_PRIO > tree[2].prio
         assert leaf.limit_bytes == model.leaf_limit_bytes(
             default_bps, model.TreeSettings())
