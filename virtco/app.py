@@ -136,6 +136,7 @@ class App:
             migration.upgrade(self.database)
         self._watch.start()
         self.state.tell_leader = self._upstream.tell
+        self.state.is_answered = self.elector.is_answered
         # Also while it takes over: all is read first.
         self.decide.loop.leads = lambda: False
         self.distribute.start()

@@ -3,19 +3,14 @@
 """Work that comes again and again, on a thread of its own."""
 
 from collections.abc import Callable
-from collections.abc import Iterator
-import contextlib
 import logging
 import threading
-import time
 
 from virtco import exception
 from virtco import metrics
 
 LOG = logging.getLogger(__name__)
 STOP_S = 5.0
-#: Shortest rest after a failure.
-REST_S = 1.0
 
 
 class Periodic(threading.Thread):
@@ -59,26 +54,3 @@ class Periodic(threading.Thread):
         except Exception:
             self._counts.loop_failures.labels(self.name).inc()
             LOG.exception('Could not %s.', self.name)
-
-
-class Rest:
-    """Rest after work that failed, nine times as long as it took: a database
-    that does not answer holds up other work of a thread a tenth of the time.
-    """
-
-    def __init__(self) -> None:
-        self._until_s = 0.0
-
-    def is_over(self) -> bool:
-        return time.monotonic() >= self._until_s
-
-    @contextlib.contextmanager
-    def after_failure(self) -> Iterator[None]:
-        """Begin a rest when the work inside raises."""
-        began_s = time.monotonic()
-        try:
-            yield
-        except Exception:
-            now_s = time.monotonic()
-            self._until_s = now_s + max(REST_S, 9 * (now_s - began_s))
-            raise

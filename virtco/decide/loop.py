@@ -113,8 +113,12 @@ class Loop(threading.Thread):
                 self._note_end(coflow)
 
     def _refresh(self) -> None:
-        """Read changes; a leader without its database goes on without them."""
+        """Read changes; a leader without its database goes on without them,
+        and does not wait for each failure.
+        """
         try:
+            if self.leads() and not self._state.is_answered():
+                raise exception.DatabaseUnavailable(why='asked a moment ago')
             self._state.refresh()
         except exception.VirtcoException as error:
             if not self.leads():

@@ -44,7 +44,6 @@ class Follow:
         self._auditor: auditor.Auditor | None = None
         self._reaper = periodic.Periodic('reap', REAP_S, self._turn, counts)
         self._n_turns = 0
-        self._rest = periodic.Rest()
 
     def lead(self) -> None:
         """Do the work for which no notification comes."""
@@ -98,16 +97,14 @@ class Follow:
         Only a VM that no host was known to run: during a migration two hosts
         have its ports, and Nova's notification decides.
         """
-        if not self._rest.is_over():
-            return
+        if not self._state.is_answered():
+            return  # All reports would wait.
         for uuid, is_planned in self._state.live.waiting(host).items():
             try:
-                with self._rest.after_failure():
-                    self.apply(notifications.Seen(uuid, host, is_planned))
+                self.apply(notifications.Seen(uuid, host, is_planned))
             except exception.VirtcoException as error:
                 LOG.warning('Cannot note that %s runs on %s: %s', uuid, host,
                             error)
-                return
 
     def reap(self) -> None:
         """Drop reservations whose time is over."""

@@ -145,6 +145,20 @@ def test_who_leads_goes_on_without_the_database(controller, reads,
         found.run_once()
 
 
+def test_who_leads_does_not_wait_for_each_failure(controller, reads, caplog):
+    found = controller.decide.loop
+    controller.state.is_answered = lambda: False
+    found.run_once()
+    controller.state.report('h0', REPORT)
+    found.run_once()
+    assert reads == []
+    assert controller.decide.publisher.generations().keys() == {'h0'}
+    assert caplog.text.count('Policies follow reports alone') == 1
+    found.leads = lambda: False
+    found.run_once()
+    assert reads == [None]
+
+
 def _away(*_args):
     raise exception.DatabaseUnavailable(why='a test')
 
