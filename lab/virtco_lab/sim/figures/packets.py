@@ -87,14 +87,14 @@ def _lies(liars: Record) -> statements.Told:
     rows = {claim: row for claim, row in _rows(liars).items()
             if float(claim) != 1}
     n_seeds = len(liars['runs']) // len(liars['rows'])
-    ratios = [list(map(float, row['his, measured'].split(' ± ')))
-              for row in rows.values()]
+    # A single seed has no deviation.
+    ratios = [row['his, measured'].partition(' ± ') for row in rows.values()]
     return statements.Told('; '.join(
         f'claim {claim} × the truth: {row["his, measured"]} of its CCT '
         f'(simulated {row["his, simulated"]})'
         for claim, row in rows.items()), '',
-        [(mean, outcome.half_of(deviation, n_seeds))
-         for mean, deviation in ratios])
+        [(float(mean), outcome.half_of(float(deviation or 0), n_seeds))
+         for mean, _, deviation in ratios])
 
 
 def _racks(racks: Record) -> statements.Told:

@@ -50,6 +50,14 @@ def test_what_is_not_recorded_is_left_out(tmp_path):
                                                            abs=0.01)]
 
 
+def test_one_seed_shows_nothing(tmp_path):
+    put(tmp_path, 'liars', LIES | {
+        'rows': [[*row[:2], row[2].partition(' ')[0]] for row in LIES['rows']],
+        'runs': dict.fromkeys(range(3))})
+    (_, verdict), = targets(tmp_path).values()
+    assert verdict == 'not shown'
+
+
 def test_distances_are_by_scheme_and_by_wait(tmp_path):
     for number in (1, 2, 4, 5, 6):
         put(tmp_path, f'virtco-case{number}', CASE)
