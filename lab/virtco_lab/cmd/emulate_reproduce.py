@@ -40,6 +40,8 @@ _ALL = 'all'
 _FIGURES: Mapping[str, extent.Figure] = collections.ChainMap(
     measured.FIGURES, broadcast.FIGURES, mpi.FIGURES, training.FIGURES,
     orchestra.FIGURES)
+#: Figures without repetitions.
+_ONCE = collections.ChainMap(measured.FIGURES, training.FIGURES)
 #: Where it is not _RATE_BPS: 20 receivers of a cast fit on two processors.
 _RATES_BPS = {**dict.fromkeys(_TEST_CASES, 20e6),
               **dict.fromkeys(orchestra.FIGURES, 10e6),
@@ -57,15 +59,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--seeds', type=arguments.between(1, 100), default=1,
                         metavar='N', help='how many, 1 to 100 (default 1)')
     parser.add_argument(
+        '--first-seed', type=arguments.between(0, 99_999), default=0,
+        metavar='N', help='the first of them (default 0)')
+    parser.add_argument(
         '--shape', choices=[*workloads.SHAPES, _ALL], help=(
             'of a test case: the matrices of cases 1 to 3 (default medium)'))
     parser.add_argument(
         '--hosts', type=arguments.between(4, 64), metavar='N',
         help='of a test case: hypervisors, 4 to 64 (default 8); from 18 on '
         'the paper\'s widths')
-    parser.add_argument(
-        '--first-seed', type=arguments.between(0, 99_999), metavar='N',
-        help='of a test case: its first seed (default 0)')
     parser.add_argument('--output', type=arguments.directory,
                         default='virtco-emulate-output',
                         help='directory for plot, table and logs')
@@ -88,10 +90,13 @@ def run(args: argparse.Namespace) -> int:
     """
     name, is_case = args.figure, args.figure in _TEST_CASES
     arguments.only(args, is_case, f'for {name}, which has no test cases',
-                   hosts=8, first_seed=0, shape=_SHAPE)
+                   hosts=8, shape=_SHAPE)
     if args.shape != _SHAPE and name not in _SHAPED:
         raise exception.Invalid(field='--shape', value=args.shape,
                                 limit=f'{_SHAPE} for {name}')
+    if args.seeds > 1 and name in _ONCE:
+        raise exception.Invalid(field='--seeds', value=args.seeds,
+                                limit=f'1 for {name}, which is measured once')
     capability.check()
     namespaces.sweep()
     options = extent.Options(
@@ -120,7 +125,8 @@ def _command(args: argparse.Namespace, rate_bps: float, is_case: bool) -> str:
              str(args.seeds)]
     if is_case:
         words[2:2] = ['--hosts', str(args.hosts)]
-        if args.first_seed:
-            words += ['--first-seed', str(args.first_seed)]
+    if args.first_seed:
+        words += ['--first-seed', str(args.first_seed)]
+    if is_case:
         words += ['--shape', args.shape]
     return ' '.join(words)

@@ -16,8 +16,8 @@ class Options:
     """How much to run.
 
     :ivar rate_bps: rate of the fastest links.
-    :ivar seeds: seeds of random draws; a figure that draws once takes the
-        last.
+    :ivar seeds: seeds of random draws; a figure that is measured once has
+        one.
     :ivar short: whether the smallest run is wanted that shows that it works.
     :ivar n_hosts: hypervisors of a test case.
     :ivar shapes: shapes of the matrices of test cases 1 to 3.

@@ -150,7 +150,7 @@ def figure(name: str, options: extent.Options, display: displays.Display
     setting = SETTINGS[name]
     iterations = (setting.warm_up + 3 if options.short
                   else setting.iterations)
-    found = samples.Samples(options.seeds[:1])
+    found = samples.Samples(options.seeds)
     scale = cases.Scale(2, options.rate_bps)
     with Bed(cases.bed(scale, options.directory / 'logs' / name,
                        slots=setting.n_jobs), display.say) as at:

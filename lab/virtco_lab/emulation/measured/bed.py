@@ -37,7 +37,7 @@ _THREADS = 16
 
 def rates_bps(options: extent.Options, n_hosts: int) -> dict[str, float]:
     """Draw rates of the hosts' cables, from two fifths of the fastest."""
-    rng = np.random.default_rng(options.seeds[-1])
+    rng = np.random.default_rng(options.seeds[0])
     return {f'h{number}': float(rate_bps) for number, rate_bps in enumerate(
         rng.uniform(0.4, 1.0, n_hosts) * options.rate_bps)}
 

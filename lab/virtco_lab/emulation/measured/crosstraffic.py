@@ -136,7 +136,7 @@ def _measure(topology: Topology, options: extent.Options,
              'left', tuple(f's{n}' for n in numbers), uplink=tree.Uplink(
                  options.rate_bps, options.rate_bps)),)),
         segments=_SEGMENTS), _WINDOW_BYTES)
-    rng = np.random.default_rng([options.seeds[-1], 4])
+    rng = np.random.default_rng([options.seeds[0], 4])
     with bed.built():
         path_bps = calibration.tcp_bps(_path_bps(topology, bed))
         display.say(f'{topology.name}: the path has '

@@ -42,7 +42,7 @@ def test_a_figure_by_default():
     assert found.pop('function') is emulate_reproduce.run
     assert found == {
         'figure': 'virtco-case1', 'rate': None, 'seeds': 1, 'shape': None,
-        'hosts': None, 'first_seed': None, 'check': False, 'write': False,
+        'hosts': None, 'first_seed': 0, 'check': False, 'write': False,
         'output': pathlib.Path('virtco-emulate-output'), 'json': False}
 
 
@@ -307,12 +307,15 @@ def test_a_figure_is_made_on_a_machine_that_can_and_shown(
 
 
 def test_options_of_test_cases_are_refused_elsewhere(figure, machine, capsys):
-    for words in (('--shape', 'dense'), ('--hosts', '5'),
-                  ('--first-seed', '0')):
+    for words in (('--shape', 'dense'), ('--hosts', '5')):
         assert figure.run('choreo-9', *words) == 1
         assert (f'{words[0]}: expected nothing for choreo-9, which has no '
                 f'test cases, got {words[1]}.') in capsys.readouterr().err
     assert figure.run('virtco-case4', '--shape', 'dense') == 1
     assert ('--shape: expected medium for virtco-case4, got dense.'
             in capsys.readouterr().err)
+    for name in ('choreo-9', 'training-2'):
+        assert figure.run(name, '--seeds', '2') == 1
+        assert (f'--seeds: expected 1 for {name}, which is measured once, '
+                'got 2.') in capsys.readouterr().err
     assert not figure.options and not machine.done

@@ -171,7 +171,7 @@ def test_a_figure_is_drawn_as_ever(name, is_short, story, monkeypatch):
     monkeypatch.setattr(Bed, 'loses', name in ('choreo-6', 'choreo-90'))
     display = drawing.Display()
     found = measured.FIGURES[name](
-        extent.Options(50e6, (0, 3), is_short), display)
+        extent.Options(50e6, (3,), is_short), display)
     drawing.check(f'{name}{"-short" * is_short}', found,
                   [*display.said, *story])
 
@@ -186,7 +186,7 @@ def test_where_no_train_arrives_there_is_no_figure(story, monkeypatch):
 
 
 def test_cables_differ_by_the_seed_from_two_fifths_on():
-    rates = [measured.bed.rates_bps(extent.Options(10.0, (0, seed)), 200)
+    rates = [measured.bed.rates_bps(extent.Options(10.0, (seed,)), 200)
              for seed in (1, 1, 2)]
     assert rates[0] == rates[1] != rates[2]
     assert list(rates[0])[:2] == ['h0', 'h1']
