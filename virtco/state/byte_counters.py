@@ -305,6 +305,8 @@ class HostCounters:
         self.before: Set[str] = frozenset()
         self.n_changes = 0
         self._most = MANY_COUNTERS
+        # Names of the last report's counters, until they are tidied.
+        self._reported: Set[str] = frozenset()
 
     def read(self, report: reports.Report) -> Step:
         """Compare a report with the counters, which stay as they are."""
@@ -346,7 +348,7 @@ class HostCounters:
             self.epoch = report.epoch
             self.values = {}
         self.values.update(step.values)
-        self.before = step.before
+        self.before, self._reported = step.before, step.values.keys()
         self.n_changes += 1
         return step
 
@@ -357,21 +359,17 @@ class HostCounters:
             del self.values[key]
         self.n_changes += 1
 
-    def tidy(self, report: reports.Report,
-             may_return: Callable[[str, str], bool]) -> None:
+    def tidy(self, may_return: Callable[[str, str], bool]) -> None:
         """Drop counters that the last report does not have, once there are
         twice as many as the last time.
 
-        :param report: the last one.
         :param may_return: whether the class of a coflow, or its child for a
             host, may come back without a new beginning.
         """
+        reported, self._reported = self._reported, frozenset()
         if len(self.values) <= self._most:
             return
-        named = {key for counter in report.coflows for key in (
-            counter.coflow_id, *(f'{counter.coflow_id}/{one.host}'
-                                 for one in counter.destinations))}
-        for key in self.values.keys() - named:
+        for key in self.values.keys() - reported:
             coflow_id, _, host = key.partition('/')
             if coflow_id and not may_return(coflow_id, host):
                 del self.values[key]

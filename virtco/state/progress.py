@@ -114,7 +114,7 @@ class Progress:
         It is urgent when a coflow starts or may have ended.
         """
         strange = self._find_strange(state)
-        state.counters.tidy(state.report, self._may_return)
+        state.counters.tidy(self._may_return)
         sent: dict[str, dict[str | None, float]] = (
             collections.defaultdict(dict))
         for coflow_id, dst_host, wire_bytes in deltas:
