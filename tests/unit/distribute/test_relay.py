@@ -353,6 +353,21 @@ def test_it_serves_between_edge_modules_and_the_leader(tmp_path):
                 ('h1', session.Report(REPORT, True))], 'a report')
             assert test_server.next_of(found, 'probe')['order'] == {
                 'probe_id': 'h1'}
+            # One that owes the leader is not read; its sibling is.
+            first.server.charge = lambda host, *_spent: (
+                1.0 if host == 'h1' else 0.0)
+            sock.sendall(messages.frame(messages.Whole(REPORT)))
+            seats = one._server.seats()
+            patience.wait_for(lambda: seats['h1'].connection.is_paused,
+                              'a pause')
+            with test_server.dial(types.SimpleNamespace(
+                    server=one._server)) as sibling:
+                sibling.sendall(messages.frame(messages.Hello(
+                    frames.VERSION, 'h2', ticket=tickets.of_host(key, 'h2')))
+                    + messages.frame(messages.Whole(REPORT)))
+                patience.wait_for(lambda: first.said[-1][0] == 'h2',
+                                  'its report')
+                assert not seats['h2'].connection.is_paused
         patience.wait_for(lambda: not one._upstream._doors.hosts(), 'the end')
         patience.wait_for(lambda: not first.server.seats(), 'the news of it')
         assert one.health()[0]
