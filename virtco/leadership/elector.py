@@ -30,8 +30,8 @@ from virtco.leadership import lock as locks
 LOG = logging.getLogger(__name__)
 
 #: A takeover hangs whose thread uses less than MOVES_S of processor time in
-#: HANGS_S: no statement of the database takes as long.
-HANGS_S = 10.0
+#: HANGS_S: a connection and its first statement fail within 15 s.
+HANGS_S = 20.0
 MOVES_S = 0.01
 
 
