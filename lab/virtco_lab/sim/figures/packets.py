@@ -64,7 +64,7 @@ def _runs(cases: Iterable[Record]) -> Iterator[tuple[str, float, float]]:
 def _distances(off: Mapping[str, Sequence[float]]) -> statements.Told:
     """Tell mean and largest distance of each kind of runs, in percent."""
     return statements.Told(
-        '; '.join(f'{name}: {_spread(its)}' for name, its in off.items()), '',
+        '; '.join(f'{name}: {_spread(its)}' for name, its in off.items()),
         statements.exactly(*(
             100 * distance for its in off.values()
             for distance in (statistics.fmean(its), max(its)))))
@@ -92,7 +92,7 @@ def _lies(liars: Record) -> statements.Told:
     return statements.Told('; '.join(
         f'claim {claim} × the truth: {row["his, measured"]} of its CCT '
         f'(simulated {row["his, simulated"]})'
-        for claim, row in rows.items()), '',
+        for claim, row in rows.items()),
         [(float(mean), outcome.half_of(float(deviation or 0), n_seeds))
          for mean, _, deviation in ratios])
 
@@ -104,7 +104,7 @@ def _racks(racks: Record) -> statements.Told:
     most = rows['Cornet']['of the bound']
     return statements.Told(
         f'{cornet / ours:.2f} × Cornet, {unaware / ours:.2f} × '
-        f'virtco-cast without racks; any cast at most {most:.2f} × Cornet', '',
+        f'virtco-cast without racks; any cast at most {most:.2f} × Cornet',
         statements.exactly(unaware / ours))
 
 
@@ -121,8 +121,7 @@ def _ahead(racks: Record, flat: Record) -> statements.Told:
             for name in (ours, 'Cornet', 'chain', 'tree')))
         behind_s += [time_s[name] - time_s['Cornet']
                      for name in ('chain', 'tree')]
-    return statements.Told('; '.join(told), '',
-                           statements.exactly(*behind_s))
+    return statements.Told('; '.join(told), statements.exactly(*behind_s))
 
 
 def _bound(racks: Record, flat: Record) -> statements.Told:
@@ -133,7 +132,7 @@ def _bound(racks: Record, flat: Record) -> statements.Told:
                  (flat, _WITHOUT, last))]
     return statements.Told(
         '{:.0f} % above it in two racks, {:.0f} % with {} in one'.format(
-            *above, most), '', statements.exactly(*above))
+            *above, most), statements.exactly(*above))
 
 
 def _iterations(*records: Record) -> statements.Told:
@@ -144,7 +143,7 @@ def _iterations(*records: Record) -> statements.Told:
         off.append(100 * (order / bound - 1))
         shown.append(f'{number}: {off[-1]:+.1f} %, with TCP '
                      f'{100 * (tcp / bound - 1):+.1f} %')
-    return statements.Told('; '.join(shown), '', statements.exactly(*off))
+    return statements.Told('; '.join(shown), statements.exactly(*off))
 
 
 #: Distance in the mean, and at most.

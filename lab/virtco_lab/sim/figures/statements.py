@@ -38,14 +38,14 @@ TARGET = 'target'
 class Told(NamedTuple):
     """Answer of records to a statement.
 
-    :ivar spread: spread over the seeds, where there is one.
     :ivar numbers: the numbers that are judged, each with half of its 95 %
         interval.
+    :ivar spread: spread over the seeds, where there is one.
     """
 
     text: str
-    spread: str = ''
     numbers: Sequence[tuple[float, float]] = ()
+    spread: str = ''
 
 
 #: Tells of the samples of a figure, or of records of the testbed.
@@ -122,8 +122,8 @@ def _saved(theirs: str, settings: Sequence[str] = ()) -> Tell:
         known = _savings(found, theirs, settings)
         half = max(saving.half for saving in known)
         return Told(_ranged((saving.percent for saving in known), 1),
-                    f'± {half:.1f} at most' if np.isfinite(half) else '',
-                    [(saving.percent, saving.half) for saving in known])
+                    [(saving.percent, saving.half) for saving in known],
+                    f'± {half:.1f} at most' if np.isfinite(half) else '')
     return tell
 
 
@@ -135,7 +135,7 @@ def _saves(least: float, theirs: str) -> Tell:
         there = sum(percent >= least for percent in percents)
         return Told(f'{min(percents):.1f} to {max(percents):.1f} %, '
                     f'{np.mean(percents):.1f} % in the mean; {there} of '
-                    f'{len(percents)} columns', '',
+                    f'{len(percents)} columns',
                     [(one.percent, one.half) for one in known])
     return tell
 
@@ -146,9 +146,9 @@ def _trend(theirs: str, *settings: str) -> Tell:
         savings = [found.saving(name, theirs) for name in settings]
         return Told(' → '.join('no traffic' if one is None
                                else f'{one.percent:.1f} %' for one in savings),
+                    [(one.percent, one.half) for one in savings if one],
                     ' → '.join('–' if one is None else f'± {one.half:.1f}'
-                               for one in savings),
-                    [(one.percent, one.half) for one in savings if one])
+                               for one in savings))
     return tell
 
 
@@ -172,7 +172,7 @@ def _each(text: str, *cells: samples.Cell, join: str = '; ', end: str = ''
     def tell(found: samples.Samples) -> Told:
         rows = [(setting, *(found.value(setting, cell) for cell in cells))
                 for setting in found.settings]
-        return Told(join.join(text.format(*row) for row in rows) + end, '',
+        return Told(join.join(text.format(*row) for row in rows) + end,
                     exactly(*(row[1] for row in rows)))
     return tell
 
@@ -184,39 +184,36 @@ def _decided(found: samples.Samples) -> Told:
     most_s = float(np.quantile(every, 0.8))
     return Told(f'80 % in {most_s:.2f} s, '
                 f'{np.mean(every <= limit_s):.0%} in {limit_s:g} s',
-                f'99 % in {np.quantile(every, 0.99):.2f} s',
-                exactly(most_s))
+                exactly(most_s),
+                f'99 % in {np.quantile(every, 0.99):.2f} s')
 
 
 def _greedy(found: samples.Samples) -> Told:
     ratios = choreo.over_optimum(found, 'choreo')
     median = choreo.above(ratios, 0.5)
-    return Told(f'{median:.1f} % at the median',
-                f'90 % within {choreo.above(ratios, 0.9):.0f} %',
-                exactly(median))
+    return Told(f'{median:.1f} % at the median', exactly(median),
+                f'90 % within {choreo.above(ratios, 0.9):.0f} %')
 
 
 def _fig14(found: samples.Samples) -> Told:
     high, low = (outcome.reduction(found.mean('priority', series),
                                    found.mean('fair', series))
                  for series in orchestra.HIGH_LOW)
-    return Told(f'{high:.0f} % sooner, the large one {-low:.1f} % later', '',
+    return Told(f'{high:.0f} % sooner, the large one {-low:.1f} % later',
                 exactly(high, -low))
 
 
 def _fig15(found: samples.Samples) -> Told:
     fair_s, fifo_s = (found.mean(name, 'ends_s') for name in ('fair', 'fifo'))
-    return Told(f'{fair_s / fifo_s:.2f} times', '',
-                exactly(fair_s / fifo_s))
+    return Told(f'{fair_s / fifo_s:.2f} times', exactly(fair_s / fifo_s))
 
 
 def _percent(values: Iterable[float], digits: int = 0) -> Told:
     """Tell the mean of percents, and the deviation of several."""
     known = list(values)
     mean, deviation = outcome.spread(known)
-    return Told(f'{mean:.0f} %',
-                f'± {deviation:.{digits}f}' if len(known) > 1 else '',
-                [(mean, outcome.half_interval(known))])
+    return Told(f'{mean:.0f} %', [(mean, outcome.half_interval(known))],
+                f'± {deviation:.{digits}f}' if len(known) > 1 else '')
 
 
 def _cornet(found: samples.Samples) -> Told:
@@ -229,13 +226,13 @@ def _racks(found: samples.Samples) -> Told:
     less = [outcome.reduction(found.mean(name, 'aware'),
                               found.mean(name, 'unaware'))
             for name in found.settings]
-    return Told(_ranged(less, 0), '', exactly(*less))
+    return Told(_ranged(less, 0), exactly(*less))
 
 
 def _facebook(found: samples.Samples) -> Told:
     times_s = [found.mean('mrtf', series)
                for series in ('mean_s', 'median_s', 'p95_s')]
-    return Told('{:.2f}, {:.3f} and {:.2f} s'.format(*times_s), '',
+    return Told('{:.2f}, {:.3f} and {:.2f} s'.format(*times_s),
                 exactly(*times_s))
 
 
@@ -255,7 +252,7 @@ def _lies(found: samples.Samples) -> Told:
     costs = [_percent(100 * (ratio - 1) for ratio in found.ratios(
         name, 'his CCT', '1', 'his CCT')).numbers[0]
         for name in found.settings if name != '1']
-    return Told(f'a lie costs {_ranged((cost for cost, _ in costs), 1)}', '',
+    return Told(f'a lie costs {_ranged((cost for cost, _ in costs), 1)}',
                 costs)
 
 
@@ -268,15 +265,15 @@ def _wrong(found: samples.Samples) -> Told:
                  for ratios in (wrong, plain))
     more = _percent(100 * (ours - theirs)
                     for ours, theirs in zip(wrong, plain))
-    return Told(f'{told.text}; plain TCP costs {its.text}', told.spread,
-                more.numbers)
+    return Told(f'{told.text}; plain TCP costs {its.text}', more.numbers,
+                told.spread)
 
 
 def _unknown(found: samples.Samples) -> Told:
     exact, plain = (_percent(100 * ratio for ratio in found.ratios(
         claims.UNKNOWN, 'mean_s', 'exact', basis))
         for basis in ('mean_s', hints.PLAIN))
-    return Told(f'{exact.text} of exact hints, {plain.text} of plain TCP', '',
+    return Told(f'{exact.text} of exact hints, {plain.text} of plain TCP',
                 exact.numbers)
 
 
