@@ -47,6 +47,7 @@ STAGES = (
 FINISH = (
     Stage('polish', finishing.polish, 1.0),
     Stage('settle', finishing.settle, 1.0),
+    Stage('judge', finishing.judge, 1.0),
 )
 
 

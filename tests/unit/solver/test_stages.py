@@ -3,6 +3,7 @@
 """What the stages of a search share, and when each has something to do."""
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -15,6 +16,7 @@ from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver import search
 from virtco.solver.bounds import lowerbounds
+from virtco.solver.judging import judge
 from virtco.solver.model import instance as instances
 from virtco.solver.model import objectives
 from virtco.solver.stages import annealing
@@ -279,6 +281,35 @@ def test_bounds_hold_for_the_objective(objective):
         key=lambda value: value.key)
     assert 0 < state.floor_s <= best.objective_s
     assert state.lower_s <= best.cct_s
+
+
+@pytest.mark.parametrize('seed', range(4))
+def test_groups_that_wait_together_get_the_best_schedule(seed):
+    rng = np.random.default_rng(seed)
+    room = tuple(cluster.Host(f'h{i}', (slots,), *rng.choice((4.0, 8.0), 2))
+                 for i, slots in enumerate((3.0, 2.0, 3.0, 2.0, 2.0)))
+    problem = snapshot.PlacementProblem(
+        room, tuple(cluster.Vm(f'v{i}', (1.0,)) for i in range(12)),
+        tuple(coflow.Coflow.from_flows(f'c{first}', 12, [
+            (first + src, first + dst, float(rng.integers(1, 9)))
+            for src, dst in itertools.permutations(range(4), 2)])
+            for first in (0, 4, 8)))
+    state = begin(snapshot.Objective.JOINT, 0.5, problem=problem)
+    search.run(state, state.budget)
+    found = judge.Judge(state.inst, budgets.unlimited())
+    sums_s = [found.total_s(one.assign)
+              for one in state.starts(finishing.N_JUDGED)]
+    assert found.total_s(state.answer.assign) == pytest.approx(min(sums_s))
+    assert sums_s[0] > 1.02 * min(sums_s)
+
+
+def test_one_group_is_not_judged_again(monkeypatch):
+    monkeypatch.setattr(finishing.judging, 'Judge', None)
+    for objective in (ONLINE, ISOLATED):
+        state = begin(objective)
+        state.offer(BEST_FIT, APART)
+        finishing.judge(state, state.budget)
+        assert state.answer.method == BEST_FIT
 
 
 def test_polish_and_settle_look_at_others_only_for_others():
