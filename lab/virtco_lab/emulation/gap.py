@@ -161,6 +161,8 @@ def _notes(options: extent.Options, solved: Collection[_Seed]
         f'for {proven} of {len(gaps)} seeds'
         + ('.' if proven == len(gaps) else
            f'; the widest interval is {max(gaps):.1%}.'),
+        'A batch is placed in one go by the same planner outside of the '
+        'controller. '
         'Order is the fluid model of the scheme\'s rates where its VMs are, '
         'over the best schedule there; enforcement has the 2 % that the '
         'controller leaves to other traffic, TCP, and what the controller '

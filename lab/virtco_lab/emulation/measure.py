@@ -50,7 +50,7 @@ MOST_TRIES = 3
 #: Schemes by test case, where not :data:`SCHEMES` are compared.
 _SCHEMES_OF = {'virtco-case2': ALL_SCHEMES, cases.GAP: (
     'baseline', 'fs-ta', 'sebf-r', 'sebf-ta', 'sincronia', 'virtco-tcp',
-    'virtco')}
+    'virtco', 'virtco-joint')}
 RANDOM = 'random'
 _LOCAL_BYTES = 2 ** 20
 _DIGITS = 5
@@ -249,9 +249,10 @@ def _once(testbed: testbed_module.Testbed, cell: cases.Cell,
     with display.progress(f'{cell.key}: {scheme.label}') as progress:
         found = runner.run_emulated(
             testbed, workload, scheme, progress, local_bytes=_LOCAL_BYTES,
-            # No planner of the controller's places at random.
+            # No planner of the controller's places at random, and groups are
+            # launched one after another.
             hosts=simulated.hosts if schemes.get(name).planner == RANDOM
-            else None)
+            or schemes.get(name).window_s is not None else None)
     # Rates of the cables themselves, not those that the controller measured.
     expected_s = prediction.simulate_as_taken(
         prediction.placed_coflows(workload, found.hosts), usable_bps,
