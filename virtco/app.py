@@ -136,7 +136,7 @@ class App:
             migration.upgrade(self.database)
         self._watch.start()
         self.state.tell_leader = self._upstream.tell
-        self.state.is_answered = self.elector.is_answered
+        self.state.has_database = self.elector.has_database
         # Also while it takes over: all is read first.
         self.decide.loop.leads = lambda: False
         self.distribute.start()

@@ -37,7 +37,7 @@ def state(database, live=None, **values):
     """What objects know of the state; values are attributes of it."""
     return types.SimpleNamespace(**{
         'database': database, 'live': live, 'tell_leader': None,
-        'is_answered': lambda: True,
+        'has_database': lambda: True,
         'pairs': types.SimpleNamespace(
             choose=lambda *_hosts: pipes.Chosen({}, '')),
         'invalidate': lambda *_groups: None} | values)

@@ -117,8 +117,9 @@ class Loop(threading.Thread):
         and does not wait for each failure.
         """
         try:
-            if self.leads() and not self._state.is_answered():
-                raise exception.DatabaseUnavailable(why='asked a moment ago')
+            if self.leads() and not self._state.has_database():
+                raise exception.DatabaseUnavailable(
+                    why='it has not for a lease')
             self._state.refresh()
         except exception.VirtcoException as error:
             if not self.leads():

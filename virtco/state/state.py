@@ -53,7 +53,7 @@ class State:
     :param plane: returns that of the network that carries the coflows.
     :ivar tell_leader: tells the leader of a change that this process made;
         None where the leader is this process.
-    :ivar is_answered: whether the database answered a moment ago.
+    :ivar has_database: whether the database answered within the last lease.
     :ivar on_load: are called before all is read from the database.
     :ivar on_change: are called when something changed; True: at once.
     :ivar on_report: are called with a host and its report.
@@ -73,7 +73,7 @@ class State:
             rules.uplink.max_age_s)
         self.live = live_state.LiveState(rules, self.rates, plane)
         self.tell_leader: Callable[[messages.PeerSaid], None] | None = None
-        self.is_answered: Callable[[], bool] = lambda: True
+        self.has_database: Callable[[], bool] = lambda: True
         self.on_load: list[Callable[[], None]] = []
         self.on_change: list[Callable[[bool], None]] = []
         self.on_report: list[Callable[[str, reports.Report], None]] = []
@@ -261,7 +261,7 @@ class State:
         row = {name: getattr(measurement, name)
                for name in reports.Measurement.__struct_fields__
                if name not in ('probe_id', 'sent_bytes', 'windows_bytes')}
-        if self.is_answered():  # All reports would wait.
+        if self.has_database():  # All reports would wait.
             self.database.as_leader(lambda session: session.merge(
                 models.Reading(slot=slot, measured_at=now_s, **row)))
         self.changed(False)

@@ -77,7 +77,7 @@ class State:
         pass
 
     @staticmethod
-    def is_answered():
+    def has_database():
         return True
 
 

@@ -147,7 +147,7 @@ def test_who_leads_goes_on_without_the_database(controller, reads,
 
 def test_who_leads_does_not_wait_for_each_failure(controller, reads, caplog):
     found = controller.decide.loop
-    controller.state.is_answered = lambda: False
+    controller.state.has_database = lambda: False
     found.run_once()
     controller.state.report('h0', REPORT)
     found.run_once()

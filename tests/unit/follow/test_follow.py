@@ -229,7 +229,7 @@ def test_a_database_that_is_away_stops_no_report(bench):
 
 def test_reports_do_not_wait_for_a_database_that_is_away(bench, monkeypatch):
     bench.waiting = {'h1': {'p-a-1': True}}
-    monkeypatch.setattr(bench.follow._state, 'is_answered', lambda: False)
+    monkeypatch.setattr(bench.follow._state, 'has_database', lambda: False)
     bench.follow.reported('h1', None)
     assert bench.member(row=1).state != STATE.RUNNING
     monkeypatch.undo()

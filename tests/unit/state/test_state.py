@@ -324,9 +324,9 @@ def test_what_was_measured_a_while_ago_is_read_if_it_was_written_late(
 
 
 def test_what_is_measured_does_not_wait_for_a_database_that_is_away(bench):
-    bench.state.is_answered = lambda: False
+    bench.state.has_database = lambda: False
     bench.state.measured(made.measurement('a', 'b', 1e9))
-    bench.state.is_answered = lambda: True
+    bench.state.has_database = lambda: True
     bench.state.measured(made.measurement('a', 'c', 1e9))
     assert set(bench.state.rates.age_s(1000.0)) == {('a', 'b'), ('a', 'c')}
     assert [row.dst for row in bench.rows(models.Reading)] == ['c']
