@@ -95,14 +95,16 @@ class Site:
     def standing(self) -> tuple[Any, Any]:
         """Classes and classification; None for what cannot be read.
 
-        How long a port's turns are follows from what it sends.
+        How long a port's turns are, and whether super-packets are cut,
+        follows from what is sent.
         """
         def read() -> tuple[Any, Any]:
             try:
                 found = htb.Uplink(kernel, 'uplink0').snapshot().tree
-                tree = {minor: dataclasses.replace(item, quantum_bytes=0)
-                        if minors.has_turns(minor) else item
-                        for minor, item in found.items()}
+                tree = {minor: dataclasses.replace(
+                    item, packet_bytes=None, quantum_bytes=0
+                    if minors.has_turns(minor) else item.quantum_bytes)
+                    for minor, item in found.items()}
                 return tree, nft.NftClassifier(kernel).dump()
             except Exception:  # whatever it is, it does not stand
                 return None, None

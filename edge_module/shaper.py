@@ -248,13 +248,14 @@ class Shaper:
 
     def observe(self, stats: Mapping[int, wire.ClassStats], now_s: float
                 ) -> None:
-        """Shorten the turns of ports that flood; call it with each reading.
+        """Shorten the turns of ports that flood, and cut super-packets of
+        short frames; call it with each reading.
 
         :param stats: counters of the classes, by minor.
         :raises virtco.exception.VirtcoException: when the kernel refuses.
         """
         counted = {minor: seen.counts for minor, seen in stats.items()
-                   if minors.has_turns(minor)}
+                   if minors.has_turns(minor) or model.is_data(minor)}
         with self.lock:
             if self._turns.update(counted, now_s) and (
                     self.policy is not None and self.conflict is None):

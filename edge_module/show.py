@@ -110,10 +110,12 @@ def drift(enforcer: edge_enforcer.Enforcer) -> list[str]:
         if snapshot.foreign is not None:
             return [f'{one.uplink.dev} has {snapshot.foreign}']
         one.uplink.others = snapshot.others
-        # The length of turns depends on counters, not on the policy.
+        # The length of turns, and whether super-packets are cut, depend on
+        # counters, not on the policy.
         wanted = {minor: dataclasses.replace(
-            item, quantum_bytes=snapshot.tree[minor].quantum_bytes)
-            if minors.has_turns(minor) and minor in snapshot.tree else item
+            item, packet_bytes=have.packet_bytes, quantum_bytes=(
+                have if minors.has_turns(minor) else item).quantum_bytes)
+            if (have := snapshot.tree.get(minor)) is not None else item
             for minor, item in one.desired_tree().items()}
         where = '' if one is enforcer else f'{one.uplink.dev}: '
         lines += (where + line

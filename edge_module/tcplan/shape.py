@@ -12,7 +12,6 @@ from typing import TypeVar
 
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
-from edge_module.tcplan import turns as turns_of_ports
 from virtco import units
 from virtco.wire import edge_policy
 
@@ -112,18 +111,17 @@ def _port_class(minor: int, base: model.Tree) -> model.HtbClass:
 
 def _with_turn(item: model.HtbClass, turn: float,
                settings: model.TreeSettings) -> model.HtbClass:
-    """Return a port's class with a shorter turn.
+    """Return a leaf with a shorter turn, or a coflow's, whose turn stays.
 
-    A flooding port's super-packets are cut into frames, because the kernel
-    sends at least one packet per turn, whatever its length.
+    Super-packets are cut into frames: the kernel sends at least one packet per
+    turn, whatever its length, and counts the wire's bytes once for each.
 
-    :param turn: part of a whole turn, at most 1.
+    :param turn: part of a whole turn, less than 1.
     """
-    cuts = (turn <= turns_of_ports.FLOOD_TURN
-            and settings.frame_bytes is not None)
     return dataclasses.replace(
-        item, quantum_bytes=int(item.quantum_bytes * turn),
-        packet_bytes=settings.frame_bytes if cuts else item.packet_bytes)
+        item, quantum_bytes=item.quantum_bytes if model.is_data(item.minor)
+        else int(item.quantum_bytes * turn),
+        packet_bytes=settings.frame_bytes or item.packet_bytes)
 
 
 def _limit_classes(unmanaged: edge_policy.Unmanaged, factor: float,
@@ -196,8 +194,8 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
         rates, the other half in equal parts. Limits of unmanaged traffic
         double each time.
     :param ports: ifindexes of the VM ports.
-    :param turns: part of a whole turn, by minor of a port's class; see
-        :mod:`edge_module.tcplan.turns`.
+    :param turns: part of a whole turn, by minor of a port's or coflow's class;
+        see :mod:`edge_module.tcplan.turns`.
     :param early_bps: rate that classes of coflows lend to unmanaged traffic,
         by minor; see :mod:`edge_module.early_packets`.
     :param made: cache of the tree before; it is updated.
@@ -220,8 +218,6 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
                 base, settings, minors.seats(ports).values(),
                 early_bps):
             tree[item.minor] = item
-    for minor in turns.keys() & tree.keys():
-        tree[minor] = _with_turn(tree[minor], turns[minor], settings)
     classes = (_shared(policy.classes, link_bps) if n_past
                else policy.classes)
     room_bps = max(0.0, link_bps - model.kept_bps(base) - queues_bps)
@@ -241,6 +237,9 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
         made[within] = before.get(within) or tuple(
             _on_wire(item, settings) for item in _coflow_classes(*within))
         tree.update((item.minor, item) for item in made[within])
+    for minor in turns.keys() & tree.keys():
+        if tree[minor].limit_bytes is not None:
+            tree[minor] = _with_turn(tree[minor], turns[minor], settings)
     return tree
 
 

@@ -3,6 +3,7 @@
 """Unmanaged VMs that flood, beside coflows and the host's own traffic."""
 
 import contextlib
+import json
 import shutil
 import time
 
@@ -112,3 +113,29 @@ def test_bytes_are_those_of_the_wire(make_bed, edge_of, frame_bytes):
         rate_bps, = _rates([flow])
         flow.close()
     assert rate_bps > 0.95 * coflow_bps * GOODPUT
+
+
+@pytest.mark.parametrize('looks', [True, False])
+def test_small_segments_have_no_more_of_the_wire(make_bed, edge_of, looks):
+    """Whole super-packets would be counted as if each were a frame."""
+    rate_bps = 10e6
+    bed, edge, member, _, _, sink = _site(make_bed, edge_of, 1e9, rate_bps)
+    beds.run('ip', 'route', 'replace', '10.77.0.0/16', 'dev', 'eth0',
+             'advmss', '88', netns=sink.netns)
+
+    def arrived_bytes():
+        shown, = json.loads(beds.run('ip', '-s', '-j', 'link', 'show', 'dev',
+                                     'ch2', netns=bed.core))
+        sent = shown['stats64']['tx']
+        return sent['bytes'] + 24 * sent['packets']
+
+    flow = beds.Flow(member, sink).start()
+    for _ in range(3):
+        time.sleep(0.4)
+        if looks:
+            edge.call('observe', edge.stats(), time.monotonic())
+    before, from_s = arrived_bytes(), time.monotonic()
+    time.sleep(2)
+    sent_bps = 8 * (arrived_bytes() - before) / (time.monotonic() - from_s)
+    flow.close()
+    assert (sent_bps < 1.05 * rate_bps) == looks, sent_bps

@@ -2,6 +2,8 @@
 
 """Turns of ports that flood, or send short frames."""
 
+import dataclasses
+
 from hypothesis import given
 from hypothesis import strategies as st
 import pytest
@@ -77,14 +79,32 @@ def test_no_turn_is_nothing_or_more_than_a_whole_one(steps):
         assert all(1 / 16 <= turn < 1 for turn in port.turns.values())
 
 
-@pytest.mark.parametrize(('turn', 'packet_bytes'), [
-    (turns.FLOOD_TURN, 1514), (turns.FLOOD_TURN + 1 / 16, model.WHOLE_BYTES)])
-def test_a_flooding_port_sends_a_frame_at_a_time(turn, packet_bytes):
-    tree = shape.build_tree(
-        test_tcplan.policy([]), 1e11, model.TreeSettings(frame_bytes=1514),
-        ports=(4, 5), turns={PORT: turn})
-    assert tree[OTHER].packet_bytes == model.WHOLE_BYTES
-    assert tree[PORT].packet_bytes == packet_bytes
+@pytest.mark.parametrize('turn', [turns.FLOOD_TURN, 15 / 16])
+def test_who_floods_or_has_short_frames_sends_a_frame_at_a_time(turn):
+    """A coflow's leaves keep their turns, and no inner class is cut."""
+    wanted = test_tcplan.policy([
+        test_tcplan.coflow(minor, 1e10, ceil_bps=1e11)
+        for minor in (0x10, 0x20)], 1e9, 1e11)
+    settings = model.TreeSettings(frame_bytes=1514)
+    bare, tree = (shape.build_tree(wanted, 1e11, settings, ports=(4, 5),
+                                   turns=short)
+                  for short in ({}, {PORT: turn, 0x10: turn, 0x11: turn}))
+    assert {minor for minor in tree if tree[minor] != bare[minor]} == {
+        PORT, 0x11}
+    assert bare[PORT].packet_bytes == model.WHOLE_BYTES
+    assert tree[PORT].packet_bytes == 1514
+    assert tree[0x11] == dataclasses.replace(bare[0x11], packet_bytes=1514)
+
+
+@pytest.mark.parametrize('frame_bytes, is_short', [
+    (1514, False), (750, False), (730, True), (142, True), (60, True)])
+def test_short_frames_of_coflows_are_noticed(frame_bytes, is_short):
+    """Whatever is lost, and at once where they become long again."""
+    found = _turns()
+    found.update({0x11: _sent(frame_bytes, 1000, 900)}, 0)
+    assert found.turns == ({0x11: turns.FLOOD_TURN} if is_short else {})
+    found.update({0x11: model.Counts(10 ** 8, 2000, 900)}, 1)
+    assert found.turns == {}
 
 
 def test_the_tree_has_them():
