@@ -12,6 +12,7 @@ from virtco import exception
 from virtco.scheduling import policies
 from virtco_lab.sim import bound
 from virtco_lab.sim import demands as demand_model
+from virtco_lab.sim import order_bound
 from virtco_lab.sim import simulation
 from virtco_lab.sim import traces
 
@@ -69,8 +70,9 @@ def least_mean_cct_s(trace: traces.Trace, rate_bps: float) -> float:
     fabric = demand_model.fabric_of(
         _capacity_bps(trace, rate_bps),
         (coflow.demand() for coflow in trace.coflows))
-    return bound.least_mean_cct_s(fabric, np.array(
-        [coflow.arrival_s for coflow in trace.coflows]))
+    release_s = np.array([coflow.arrival_s for coflow in trace.coflows])
+    return max(bound.least_mean_cct_s(fabric, release_s),
+               order_bound.least_mean_cct_s(fabric, release_s))
 
 
 def _capacity_bps(trace: traces.Trace, rate_bps: float) -> np.ndarray:
