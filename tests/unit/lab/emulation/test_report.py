@@ -234,7 +234,6 @@ def test_wrong_options_are_named(arguments, words, capsys):
      '--hosts: expected nothing for choreo-4'),
     (['training-2', '--shape', 'all'], 1,
      'training-2, which has no test cases'),
-    (['rpca-trees', '--first-seed', '0'], 1, '--first-seed: expected nothing'),
 ])
 def test_options_that_a_figure_does_not_take_are_refused(
         arguments, code, words, capsys):
