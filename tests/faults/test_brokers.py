@@ -147,5 +147,8 @@ def _judge(nova, connection, killed, tenant):
           'for Nova to tell of, the others were found by their ports')
     assert nova.counts['planned'] > 0
     assert nova.slowest_s < DEADLINE_S + 1
-    assert [one for one in history.overbooked(
-        history.read(connection), CAPACITIES) if not one.is_novas] == []
+    # Nova gives away the room of a VM whose deletion nobody heard of.
+    heard = [change for change in history.read(connection)
+             if change.instance_uuid not in lost]
+    assert [one for one in history.overbooked(heard, CAPACITIES)
+            if not one.is_novas] == []
