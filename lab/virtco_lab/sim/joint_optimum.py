@@ -209,7 +209,7 @@ class _Search:
             self.best_s, self.best = sum_s, node
 
 
-def least_placed_s(problem: Problem, hosts: Sequence[np.ndarray]) -> float:
+def best_mean_s(problem: Problem, hosts: Sequence[np.ndarray]) -> float:
     """Compute the least mean CCT of any schedule of a placement.
 
     :param hosts: host of each VM, by coflow.

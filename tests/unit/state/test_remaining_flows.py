@@ -24,3 +24,14 @@ def test_bytes_without_a_pair_are_shared_like_those_with_one(named, expected):
     found = remaining_flows._served(tracked)
     assert found.pairs is tracked.route.pairs
     assert found.remaining_bytes.tolist() == list(expected)
+
+
+@pytest.mark.parametrize('local, hinted, sent', [
+    ([], 7.0, 4.0), ([0], 5.0, 3.0), ([0, 1], 0.0, 0.0)])
+def test_what_stays_inside_of_a_host_does_not_count(local, hinted, sent):
+    tracked = types.SimpleNamespace(
+        counting=types.SimpleNamespace(
+            sizes_bytes=np.array([2.0, 5.0]), sent_bytes=np.array([1.0, 3.0]),
+            all_bytes=4.0),
+        route=types.SimpleNamespace(local=np.array(local, int)))
+    assert remaining_flows._crossed_bytes(tracked) == (hinted, sent)

@@ -20,7 +20,7 @@ QUICK = 500, 3
 #: a row may find nothing better.
 REGROUP = 50, 2
 #: Moves per node from coflows placed in turn, and how many orders. On 58
-#: batches of three to five groups (virtco-gap, seeds to 59) the mean CCT fell
+#: batches of three to five groups (benchmarks.batches) the mean CCT fell
 #: from 1.086 of the optimum to 1.011, with a tenth of work more, before their
 #: schedules were compared.
 IN_TURN = 100, 12

@@ -15,7 +15,7 @@ from virtco.solver.stages import search_state as states
 
 POLISH_MOVES = 300
 #: Best placements whose schedules are compared. Of 58 batches of three to five
-#: groups (virtco-gap, seeds to 59) the mean CCT is 1.001 of the optimum with
+#: groups (benchmarks.batches) the mean CCT is 1.001 of the optimum with
 #: 30, 1.005 with 10 and 1.011 without.
 N_JUDGED = 30
 #: Relative cost that leaving room for groups to come may have.

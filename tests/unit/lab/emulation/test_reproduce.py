@@ -153,6 +153,17 @@ def test_the_gap_is_the_product_of_its_parts(bench, tmp_path):
     assert 'for 2 of 2 seeds' in ' '.join(result.notes)
 
 
+@pytest.mark.parametrize('changes, said', [
+    ({'n_hosts': 9}, '--hosts: expected at most 8'),
+    ({'n_hosts': 4}, '--hosts: expected 15 free slots'),
+    ({'n_hosts': 6, 'seeds': (35,)}, '--seeds: expected a seed in which not')])
+def test_a_gap_that_nobody_can_prove_is_refused(
+        bench, tmp_path, changes, said):
+    with pytest.raises(exception.Invalid, match=said):
+        gap.FIGURES['virtco-gap'](_options(tmp_path, **changes), _Display())
+    assert not bench.runs
+
+
 def _runs(cell, name, seeds, scale):
     """Make up runs of any cell."""
     place = ('baseline', 'sebf-ta', 'virtco', 'fs-ta', 'sebf-r',

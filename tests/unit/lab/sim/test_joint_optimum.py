@@ -48,13 +48,13 @@ def placements(problem):
 @hypothesis.settings(max_examples=8, deadline=None)
 def test_it_is_the_best_of_all_placements(problem):
     found = joint_optimum.solve(problem, tolerance=1e-9)
-    best_s = min(joint_optimum.least_placed_s(problem, hosts)
+    best_s = min(joint_optimum.best_mean_s(problem, hosts)
                  for hosts in placements(problem))
     assert found.mean_s == pytest.approx(best_s, rel=1e-6, abs=1e-9)
     assert found.bound_s == pytest.approx(found.mean_s, rel=1e-6, abs=1e-9)
     taken = np.bincount(np.concatenate(found.hosts), minlength=3)
     assert (taken <= problem.slots).all()
-    assert joint_optimum.least_placed_s(
+    assert joint_optimum.best_mean_s(
         problem, list(map(np.array, found.hosts))) == pytest.approx(
             found.mean_s, rel=1e-6, abs=1e-9)
 
@@ -72,7 +72,7 @@ def contended(seed):
 def test_no_order_of_the_simulator_is_below_the_best_schedule(seed):
     problem, rng = contended(seed)
     at = [rng.permutation(4)[:3] for _ in problem.bytes_between]
-    least_s = joint_optimum.least_placed_s(problem, at)
+    least_s = joint_optimum.best_mean_s(problem, at)
     names = [f'h{host}' for host in range(4)]
     coflows = [prediction.coflow_model.Coflow.from_flows(f'c{i}', 3, [
         (src, dst, matrix[src, dst])
