@@ -17,7 +17,12 @@ import msgspec
 from edge_module.tcplan import minors
 from virtco.wire import edge_policy
 
-_DEV = re.compile(r'^[A-Za-z0-9][A-Za-z0-9_.-]{0,14}$')
+_DEV = re.compile(r'[A-Za-z0-9][A-Za-z0-9_.-]{0,14}')
+
+
+def may_name(dev: str) -> bool:
+    """Return whether commands of nft may contain the name of a device."""
+    return _DEV.fullmatch(dev) is not None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,7 +49,7 @@ class VmPort:
     @property
     def is_here(self) -> bool:
         """Whether there is a device, of a name that commands may contain."""
-        return self.ifindex > 0 and _DEV.match(self.dev) is not None
+        return self.ifindex > 0 and may_name(self.dev)
 
 
 class Entry(NamedTuple):

@@ -2,6 +2,7 @@
 
 """Notes on VM ports whose traffic is not, or not all, managed here."""
 
+from edge_module.classify import classified as classify
 from edge_module.privileged import devices
 
 OFFLOAD = ('hardware offload: flows that the card switches by itself are not '
@@ -12,6 +13,7 @@ PASSED_THROUGH = 'SR-IOV or passthrough: it goes past the host, unmanaged'
 MACVTAP = 'macvtap: it goes past the virtual switch, unmanaged'
 VHOST_USER = 'vhost-user: it goes past the kernel, unmanaged'
 ROUTED = 'no port of a switch: what the host routes is not managed'
+ODD_NAME = 'the name of its device may not be in a rule: not classified'
 DVR = 'DVR: what the host routes for this port is not managed'
 TAGGED = ('userspace datapath: packets reach the uplink with a VLAN tag or '
           'encapsulated, and are not classified')
@@ -31,6 +33,7 @@ def of_device(dev: str, is_switched: bool) -> tuple[str, ...]:
     if found.kind in ('macvtap', 'macvlan'):
         return MACVTAP,
     return tuple(note for note, holds in (
+        (ODD_NAME, not classify.may_name(dev)),
         (REPRESENTOR, found.is_representor),
         (ROUTED, not is_switched and not found.has_master)) if holds)
 

@@ -5,6 +5,7 @@
 import abc
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 import dataclasses
 import time
 
@@ -14,9 +15,16 @@ from edge_module.classify import classified as classify
 from edge_module.ports import kinds
 from edge_module.ports import port_limits
 from edge_module.privileged import devices
+from virtco import decoding
 from virtco import exception
+from virtco.wire import reports
 
 LOG = logging.getLogger(__name__)
+
+_REPORTED: 'decoding.Decoder[reports.Port]' = decoding.Decoder(
+    reports.Port, 'port')
+# Complaints about ports that are told at once.
+_MOST_TOLD = 5
 
 # Seconds between checks of all devices, in case an announcement was missed.
 _LOOK_S = 5.0
@@ -70,6 +78,22 @@ def with_devices(ports: Iterable[classify.VmPort], is_switched: bool = False
         for port, ifindex in found)
 
 
+def _unfit(ports: Iterable[classify.VmPort]
+           ) -> Iterator[tuple[classify.VmPort, str]]:
+    """Yield the ports that no report may name, and why: the controller would
+    refuse it with all that it says of the host.
+    """
+    for number, port in enumerate(ports):
+        try:
+            _REPORTED.convert({'vm': port.vm, 'dev': port.dev,
+                               'mac': port.mac, 'ips': port.ips})
+        except exception.Invalid as error:
+            yield port, f'port {port.dev[:40]!r}: {error}'
+        else:
+            if number >= reports.MOST_PORTS:
+                yield port, f'more than {reports.MOST_PORTS} ports'
+
+
 class Ports:
     """The ports of a source, with their devices.
 
@@ -97,8 +121,13 @@ class Ports:
         if token != self._token or self._named is None or self.error:
             self._token, look = token, True
             try:
-                self._named = self.source.read()
-                error = self.source.complaint
+                found = self.source.read()
+                unfit = dict(_unfit(found))
+                self._named = tuple(
+                    port for port in found if port not in unfit)
+                complaints = dict.fromkeys(filter(None, (
+                    self.source.complaint, *unfit.values())))
+                error = '; '.join([*complaints][:_MOST_TOLD]) or None
             except exception.VirtcoException as refusal:
                 error = str(refusal)
             if error is not None and error != self.error:

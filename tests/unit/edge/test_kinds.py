@@ -32,6 +32,13 @@ def test_what_a_device_tells(monkeypatch, attributes, is_switched, notes):
     assert kinds.of_device('tap2', is_switched) == ()
 
 
+def test_a_name_that_no_rule_may_have_is_told(monkeypatch):
+    monkeypatch.setattr(devices, 'look', lambda dev: devices.read(
+        _answer((10, b'\2\0\0\0'))))
+    for dev in 'a";drop', 'täp1', '-tap', 'tap1\n':
+        assert kinds.of_device(dev, True) == (kinds.ODD_NAME,)
+
+
 def test_a_device_that_is_not_there_tells_nothing():
     assert kinds.of_device('none such', False) == ()
     assert kinds.of_device('lo', False) == (kinds.ROUTED,)

@@ -2,11 +2,14 @@
 
 """When ports are read and looked up."""
 
+import dataclasses
+
 import pytest
 
 from edge_module.classify import classified as classify
 from edge_module.ports import port_source as base
 from virtco import exception
+from virtco.wire import reports
 
 
 class Source(base.PortSource):
@@ -113,3 +116,29 @@ def test_a_complaint_is_an_error_and_the_other_ports_are_there(ports, source):
     source.complaint = None
     ports.read()
     assert ports.error is None
+
+
+@pytest.mark.parametrize('odd, field', [
+    ({'vm': 'x' * 200}, 'vm'), ({'vm': 'a b;{}'}, 'vm'), ({'vm': ''}, 'vm'),
+    ({'mac': 'z' * 100}, 'mac'), ({'dev': 'x' * 300}, 'dev'),
+    ({'ips': ('fe80::1%x"; flush ruleset',)}, 'ips'),
+    ({'ips': ('10.0.0.1',) * 257}, 'ips')])
+def test_a_port_that_no_report_may_name_is_left_out(ports, source, odd, field):
+    """The controller would refuse the report, and the host with it."""
+    source.ports += dataclasses.replace(source.ports[0], **odd),
+    source.complaint = 'ports[3]'
+    ports.read()
+    assert indexes(ports) == [('a', 1)]
+    assert ports.error.startswith('ports[3]; port ') and field in ports.error
+    source.ports, source.complaint, source.number = (
+        source.ports[:1], None, 1)
+    ports.read()
+    assert indexes(ports) == [('a', 1)] and ports.error is None
+
+
+def test_a_report_has_so_many_ports_at_most(ports, source):
+    source.ports = tuple(classify.VmPort(f'{number}', 'none such')
+                         for number in range(reports.MOST_PORTS + 7))
+    ports.read()
+    assert len(ports.ports) == reports.MOST_PORTS
+    assert ports.error == 'more than 10000 ports'
