@@ -14,26 +14,6 @@ from virtco.wire import error as wire
 
 LOG = logging.getLogger(__name__)
 
-# (status, code, title) per exception, subclasses first.
-KINDS: list[tuple[type[exception.VirtcoException], str, str, str]] = [
-    (exception.QuotaExceeded, falcon.HTTP_403, 'virtco.quota_exceeded',
-     'Quota exceeded'),
-    (exception.HintInvalid, falcon.HTTP_400, 'virtco.hint_invalid',
-     'Invalid hint'),
-    (exception.Invalid, falcon.HTTP_400, 'virtco.invalid', 'Invalid input'),
-    (exception.PlacementInfeasible, falcon.HTTP_409, 'virtco.infeasible',
-     'No valid placement'),
-    (exception.NotFound, falcon.HTTP_404, 'virtco.not_found', 'Not found'),
-    (exception.Conflict, falcon.HTTP_409, 'virtco.conflict', 'Conflict'),
-    (exception.Forbidden, falcon.HTTP_403, 'virtco.forbidden',
-     'Not allowed'),
-    (exception.Deposed, falcon.HTTP_503, 'virtco.deposed',
-     'Another scheduler leads'),
-    (exception.DatabaseUnavailable, falcon.HTTP_503,
-     'virtco.database_unavailable', 'Database unavailable'),
-    (exception.Starting, falcon.HTTP_503, 'virtco.starting', 'Starting'),
-]
-
 FALCON_CODES = {
     falcon.MediaMalformedError: 'virtco.malformed',
     falcon.MediaNotFoundError: 'virtco.no_body',
@@ -60,13 +40,9 @@ def add_handlers(app: 'falcon.App[Any, Any]') -> None:
 
 def _ours(_request: falcon.Request, response: falcon.Response,
           error: exception.VirtcoException, _params: Any) -> None:
-    for kind, status, code, title in KINDS:
-        if isinstance(error, kind):
-            media.answer(response, document(code, title, str(error),
-                                            error.kwargs), status)
-            return
-    media.answer(response, document('virtco.error', 'Error', str(error)),
-                 falcon.HTTP_500)
+    kind = next(one for one in wire.KINDS if isinstance(error, one.raised))
+    media.answer(response, document(kind.code, kind.title, str(error),
+                                    error.kwargs), kind.status)
 
 
 def _unexpected(request: falcon.Request, response: falcon.Response,

@@ -21,24 +21,13 @@ from keystoneauth1 import session as ks_session
 import msgspec
 
 from virtco import exception
+from virtco.wire import error as error_wire
 from virtco.wire import operation as wire
 
 DEFAULT_URL = 'http://127.0.0.1:8791'
 DEFAULT_TIMEOUT_S = 10.0
 
-# Codes of the API back to the exceptions they came from.
-_RAISED: dict[str, type[exception.VirtcoException]] = {
-    'virtco.hint_invalid': exception.HintInvalid,
-    'virtco.invalid': exception.Invalid,
-    'virtco.infeasible': exception.PlacementInfeasible,
-    'virtco.not_found': exception.NotFound,
-    'virtco.conflict': exception.Conflict,
-    'virtco.forbidden': exception.Forbidden,
-    'virtco.database_unavailable': exception.DatabaseUnavailable,
-    'virtco.starting': exception.Starting,
-}
-
-
+_RAISED = {kind.code: kind.raised for kind in error_wire.KINDS}
 _A = TypeVar('_A')
 
 

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The answer to a request that fails."""
+"""The answer to a request that fails, and the exceptions that it tells."""
 
 from typing import Any
+from typing import NamedTuple
 
 import msgspec
 
+from virtco import exception
 from virtco.wire import operation
 
 
@@ -36,3 +38,35 @@ class Failure(operation.Response, frozen=True):
     """
 
     error: Error
+
+
+class Kind(NamedTuple):
+    """Answer that stands for an exception.
+
+    The server answers with its status, code and title where ``raised`` is
+    raised; the client raises that again.
+    """
+
+    raised: type[exception.VirtcoException]
+    status: int
+    code: str
+    title: str
+
+
+#: Subclasses of exceptions come before their bases.
+KINDS = (
+    Kind(exception.QuotaExceeded, 403, 'virtco.quota_exceeded',
+         'Quota exceeded'),
+    Kind(exception.HintInvalid, 400, 'virtco.hint_invalid', 'Invalid hint'),
+    Kind(exception.Invalid, 400, 'virtco.invalid', 'Invalid input'),
+    Kind(exception.PlacementInfeasible, 409, 'virtco.infeasible',
+         'No valid placement'),
+    Kind(exception.NotFound, 404, 'virtco.not_found', 'Not found'),
+    Kind(exception.Conflict, 409, 'virtco.conflict', 'Conflict'),
+    Kind(exception.Forbidden, 403, 'virtco.forbidden', 'Not allowed'),
+    Kind(exception.Deposed, 503, 'virtco.deposed', 'Another scheduler leads'),
+    Kind(exception.DatabaseUnavailable, 503, 'virtco.database_unavailable',
+         'Database unavailable'),
+    Kind(exception.Starting, 503, 'virtco.starting', 'Starting'),
+    Kind(exception.VirtcoException, 500, 'virtco.error', 'Error'),
+)

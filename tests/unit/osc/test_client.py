@@ -241,6 +241,8 @@ def test_settings_and_topology(call):
     ('virtco.forbidden', exception.Forbidden),
     ('virtco.database_unavailable', exception.DatabaseUnavailable),
     ('virtco.starting', exception.Starting),
+    ('virtco.quota_exceeded', exception.QuotaExceeded),
+    ('virtco.deposed', exception.Deposed),
     ('virtco.of_later', exception.VirtcoException)])
 def test_errors_come_back(code, kind):
     client = client_of(lambda *_: (400, (
