@@ -10,7 +10,6 @@ links or the uplinks below are the limit.
 """
 
 from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -234,15 +233,20 @@ def _uplinks(found: Sequence[Branch],
                     sum(rates_bps[pair] for pair in load.pairs),
                     sum(min(links_bps[src][0], links_bps[dst][1])
                         for src, dst in load.pairs)))
-    uplinks: dict[str, tree.Uplink] = {}
-    for branch in sorted(found, key=lambda one: one.level):
-        way: list[float | None] = []
-        for is_up in (True, False):
-            below_bps = sum(_below(branch, found, links_bps, uplinks, is_up))
-            way.append(_rate(by_way.get((branch.name, is_up), {}).values(),
-                             below_bps))
-        uplinks[branch.name] = tree.Uplink(*way)
-    return uplinks
+    ways: dict[str, list[float | None]] = {one.name: [] for one in found}
+    for is_up in (True, False):
+        carried_bps: dict[str, float] = {}
+        for branch in sorted(found, key=lambda one: one.level):
+            below_bps = sum([carried_bps[one.name] for one in found
+                             if one.parent == branch.name]
+                            or [links_bps[host][not is_up]
+                                for host in branch.hosts])
+            rate_bps = _rate(by_way.get((branch.name, is_up), {}).values(),
+                             below_bps)
+            ways[branch.name].append(rate_bps)
+            carried_bps[branch.name] = (
+                below_bps if rate_bps is None else rate_bps)
+    return {name: tree.Uplink(*rates) for name, rates in ways.items()}
 
 
 def _rate(by_peers: Iterable[Sequence[tuple[float, float]]],
@@ -259,18 +263,3 @@ def _rate(by_peers: Iterable[Sequence[tuple[float, float]]],
     rate_bps, links_bps = max(medians)
     return (rate_bps if rate_bps < UNLIMITED * min(below_bps, links_bps)
             else None)
-
-
-def _below(branch: Branch, found: Sequence[Branch],
-           links_bps: Mapping[str, tuple[float, float]],
-           uplinks: Mapping[str, tree.Uplink], is_up: bool
-           ) -> Iterator[float]:
-    """Yield the rate out of, or into, each part of a branch, bit/s."""
-    parts = [one for one in found if one.parent == branch.name]
-    if not parts:
-        yield from (links_bps[host][not is_up] for host in branch.hosts)
-    for part in parts:
-        uplink = uplinks[part.name]
-        rate_bps = uplink.up_bps if is_up else uplink.down_bps
-        yield (rate_bps if rate_bps is not None else sum(
-            _below(part, found, links_bps, uplinks, is_up)))

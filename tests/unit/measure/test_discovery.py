@@ -217,17 +217,6 @@ BRANCHES = (
 LINKS = {host: (10.0 + i, 20.0 + i) for i, host in enumerate(HOSTS)}
 
 
-def test_what_comes_from_below_goes_by_the_way():
-    uplinks = {'rack1': tree.Uplink(3.0, 5.0), 'rack2': tree.Uplink()}
-
-    def below(number, is_up):
-        return list(discovery._below(BRANCHES[number], BRANCHES, LINKS,
-                                     uplinks, is_up))
-
-    assert below(1, True) == [10, 11] and below(1, False) == [20, 21]
-    assert below(0, True) == [3, 12 + 13] and below(0, False) == [5, 22 + 23]
-
-
 def test_the_links_of_hosts_are_the_best_of_their_readings():
     readings = np.full((2, 3, 3), np.nan)
     readings[0] = [[np.nan, 1, 2], [3, np.nan, 4], [5, 6, np.nan]]
@@ -242,6 +231,24 @@ def test_the_links_of_hosts_are_the_best_of_their_readings():
 
 def load(branch, is_up, peers, *pairs):
     return discovery.Load(branch, is_up, peers, pairs)
+
+
+@pytest.mark.parametrize('is_up, rack_bps, pod_bps, found_bps', [
+    # Out of the pod come 3 and 12 + 13, into it 5 and 22 + 23.
+    (True, 3.0, 25.1, 25.1), (True, 3.0, 25.3, None),
+    (False, 5.0, 44.9, 44.9), (False, 5.0, 45.1, None)])
+def test_what_comes_from_below_goes_by_the_way(is_up, rack_bps, pod_bps,
+                                               found_bps):
+    """The first rack's uplink limits, the hosts of the second do."""
+    pair = ('h0', 'far') if is_up else ('far', 'h0')
+    found = discovery._uplinks(
+        BRANCHES, {**LINKS, 'h0': (99.0, 99.0), 'far': (99.0, 99.0)},
+        [(load(branch, is_up, 'any', pair), {pair: rate_bps})
+         for branch, rate_bps in (('rack1', rack_bps), ('pod1', pod_bps))])
+    assert found['rack1'] == (tree.Uplink(rack_bps) if is_up
+                              else tree.Uplink(None, rack_bps))
+    assert found['pod1'] == (tree.Uplink(found_bps) if is_up
+                             else tree.Uplink(None, found_bps))
 
 
 def test_an_uplink_has_the_rate_of_its_better_loads():
