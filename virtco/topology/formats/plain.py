@@ -18,6 +18,7 @@ As YAML for people, as JSON on the wire and in the database::
 ``uplink`` is a rate, or ``{up: RATE, down: RATE}``.
 """
 
+from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
 from typing import Annotated
@@ -77,13 +78,11 @@ def load_plane(found: wire.Plane, path: document.Path = ()) -> tree.Plane:
     :raises virtco.exception.TopologyInvalid: with the path of the value.
     """
     name = laws.name(found.name, (*path, 'name'), 'plane')
-    census = laws.Census(name)
     plane = tree.Plane(
         name,
         tuple(_level(item, (*path, 'levels', i), name)
               for i, item in enumerate(found.levels)),
-        tuple(_node(item, (*path, 'nodes', i), 0, census)
-              for i, item in enumerate(found.nodes)))
+        switches.grown(name, _switches(found, path)))
     laws.check_levels(plane, (*path, 'levels'))
     return plane
 
@@ -94,18 +93,17 @@ def _level(found: wire.Level, path: document.Path, plane: str) -> tree.Level:
                                    f'plane {plane}, level {name}'))
 
 
-def _node(found: wire.Node, path: document.Path, depth: int,
-          census: laws.Census) -> tree.Node:
-    name = laws.name(found.name, (*path, 'name'), 'node')
-    where = f'node {name}'
-    census.node(name, depth, path)
-    hosts = _hosts(found.hosts, (*path, 'hosts'), where)
-    census.hosts(hosts, name, (*path, 'hosts'))
-    return tree.Node(
-        name, hosts,
-        tuple(_node(item, (*path, 'nodes', i), depth + 1, census)
-              for i, item in enumerate(found.nodes or ())),
-        uplink(found, path, where))
+def _switches(above: wire.Plane | wire.Node, path: document.Path
+              ) -> Iterator[switches.Switch]:
+    """Yield all switches below a plane or node, parents before children."""
+    for i, found in enumerate(above.nodes or ()):
+        at = (*path, 'nodes', i)
+        name = laws.name(found.name, (*at, 'name'), 'node')
+        yield switches.Switch(
+            name, _hosts(found.hosts, (*at, 'hosts'), f'node {name}'),
+            tuple(child.name for child in found.nodes or ()), at,
+            uplink(found, at, f'node {name}'))
+        yield from _switches(found, at)
 
 
 def _hosts(value: str | list[str] | None, path: document.Path, where: str

@@ -2,6 +2,7 @@
 
 """Trees out of lists of switches that name their children. Pure."""
 
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -55,19 +56,27 @@ def lists_below(node: tree.Node, children: str, hosts: str
     return {key: text for key, text in lists.items() if text}
 
 
-def grown(plane: str, switches: Sequence[Switch]) -> tuple[tree.Node, ...]:
+def grown(plane: str, switches: Iterable[Switch]) -> tuple[tree.Node, ...]:
     """Build the roots, with all that hangs below them.
 
     :raises virtco.exception.TopologyInvalid:
     """
     by_name: dict[str, Switch] = {}
-    parent_of: dict[str, str] = {}
+    leaf_of: dict[str, str] = {}
     for switch in switches:
         if switch.name in by_name:
-            raise laws.Wrong(switch.path, f'plane {plane}, switch',
-                             switch.name, 'a name that no other switch has')
+            raise laws.Wrong(switch.path, f'plane {plane}, node', switch.name,
+                             'a name that no other node of the plane has')
         by_name[switch.name] = switch
-    for switch in switches:
+        _check_hosts(plane, switch, leaf_of)
+        for field, many, most in (('nodes', by_name, laws.MAX_NODES),
+                                  ('hosts', leaf_of, laws.MAX_HOSTS)):
+            if len(many) > most:
+                raise laws.Wrong(
+                    switch.path, f'plane {plane}, node {switch.name}: {field}',
+                    'one more', f'at most {most} per plane')
+    parent_of: dict[str, str] = {}
+    for switch in by_name.values():
         field = f'plane {plane}, switch {switch.name}: children'
         for child in switch.children:
             if child not in by_name:
@@ -78,25 +87,36 @@ def grown(plane: str, switches: Sequence[Switch]) -> tuple[tree.Node, ...]:
                                  'a switch without another parent (it is '
                                  f'below {parent_of[child]} already)')
             parent_of[child] = switch.name
-    census = laws.Census(plane)
-    grown_up: set[str] = set()
+    left = dict(by_name)
 
-    def node(switch: Switch, depth: int) -> tree.Node:
-        grown_up.add(switch.name)
-        census.node(switch.name, depth, switch.path)
-        census.hosts(switch.hosts, switch.name, switch.path)
-        return tree.Node(switch.name, switch.hosts,
-                         tuple(node(by_name[child], depth + 1)
-                               for child in switch.children), switch.uplink)
+    def node(name: str, depth: int) -> tree.Node:
+        switch = left.pop(name)
+        if depth > laws.MAX_DEPTH:
+            raise laws.Wrong(switch.path, f'plane {plane}, node {name}',
+                             f'depth {depth}',
+                             f'at most {laws.MAX_DEPTH} levels')
+        return tree.Node(name, switch.hosts, tuple(
+            node(child, depth + 1) for child in switch.children),
+            switch.uplink)
 
-    roots = tuple(node(switch, 0) for switch in switches
-                  if switch.name not in parent_of)
-    for switch in switches:
-        if switch.name not in grown_up:
-            raise laws.Wrong(switch.path, f'plane {plane}, switch',
-                             switch.name,
-                             'a switch that is not below itself')
+    roots = tuple(node(name, 1) for name in by_name if name not in parent_of)
+    for switch in left.values():
+        raise laws.Wrong(switch.path, f'plane {plane}, node', switch.name,
+                         'a switch that is not below itself')
     return roots
+
+
+def _check_hosts(plane: str, switch: Switch, leaf_of: dict[str, str]) -> None:
+    """Add the hosts of a switch, each of which no other switch has."""
+    for host in switch.hosts:
+        before = leaf_of.get(host)
+        if before is not None:
+            raise laws.Wrong(
+                (*switch.path, 'hosts'),
+                f'plane {plane}, node {switch.name}: hosts', host,
+                'each host once' if before == switch.name else
+                f'a host that no other node has ({before} has it)')
+        leaf_of[host] = switch.name
 
 
 class Branches:
