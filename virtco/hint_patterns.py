@@ -30,6 +30,7 @@ gigabytes that no distribution of its own sizes can have, hence this choice.
 
 from collections.abc import Callable
 import dataclasses
+import operator
 
 MAX_SKEW = 8
 
@@ -145,13 +146,12 @@ def _allreduce_ring(n_vms: int, _receivers: int, size_bytes: float,
 _COUNTS = {'n', 'senders', 'receivers', 'size', 'flow_size'}
 
 SHAPES = {
-    'shuffle': Shape(_COUNTS | {'skew'}, _count_shuffle,
-                     lambda senders, receivers: senders * receivers,
+    'shuffle': Shape(_COUNTS | {'skew'}, _count_shuffle, operator.mul,
                      _bipartite),
     'broadcast': Shape(_COUNTS, _count_star('receivers', 'senders'),
-                       lambda _senders, receivers: receivers, _bipartite),
+                       operator.mul, _bipartite),
     'gather': Shape(_COUNTS | {'skew'}, _count_star('senders', 'receivers'),
-                    lambda senders, _receivers: senders, _bipartite),
+                    operator.mul, _bipartite),
     'all-to-all': Shape(_COUNTS | {'skew'}, _count_peers,
                         lambda n_vms, _: n_vms * (n_vms - 1), _all_to_all),
     'ring': Shape(_COUNTS, _count_peers, lambda n_vms, _: n_vms, _ring),

@@ -43,8 +43,8 @@ class CoflowAdvice(base.BaseStrategy):
 
         * One move of each group at a time: let a continuous audit repeat.
         * Time saved is predicted for each move on its own.
-        * ``[reevaluation] migrate`` of the controller has to be ``advice``;
-          else both would move servers.
+        * ``[reevaluation] max_migrations`` of the controller has to be 0; else
+          both would move servers.
     """
 
     @classmethod

@@ -2,8 +2,8 @@
 
 """The policy document: the whole truth for one host at one generation.
 
-The controller writes it (:meth:`EdgePolicy.to_dict`), the edge module reads
-it (:meth:`EdgePolicy.from_dict`, which refuses a malformed document whole).
+The controller encodes it as it is, the edge module reads it
+(:meth:`EdgePolicy.from_dict`, which refuses a malformed document whole).
 """
 
 from collections.abc import Iterable
