@@ -32,30 +32,11 @@ class Links:
     way: Way
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Place:
-    """Position of a host in the tree.
-
-    :ivar switches: above it, by level; None where a short branch has none.
-    """
-
-    host: str
-    switches: tuple[str | None, ...] = ()
-
-    def at(self, level: int) -> str | None:
-        """Return the switch above it at a level; level 0 is the host."""
-        if level == 0:
-            return self.host
-        return self.switches[level - 1] if level <= len(
-            self.switches) else None
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Path:
-    """Path from one host to another, by their places in the tree."""
-
-    src: Place
-    dst: Place
+#: A host, then the switch above it at each level from the hosts upwards; None
+#: where a short branch has none.
+Place = tuple[str | None, ...]
+#: Places of the host that sends and of the one that receives.
+Path = tuple[Place, Place]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,9 +58,13 @@ def places(plane: tree.Plane) -> dict[str, Place]:
     found = {}
     for host, above in plane.chains():
         by_level = {node.height(): node.name for node in above}
-        found[host] = Place(host, tuple(
-            by_level.get(level) for level in range(plane.depth())))
+        found[host] = host, *map(by_level.get, range(plane.depth()))
     return found
+
+
+def at(place: Place, level: int) -> str | None:
+    """Return the switch above a host at a level; level 0 is the host."""
+    return place[level] if level < len(place) else None
 
 
 def shares_bottleneck(alone_bps: float, beside_bps: float) -> bool:
@@ -98,10 +83,10 @@ def shared(one: Path, other: Path, links: Links) -> str | None:
     an answer means "potentially": the paths may be routed through different
     ones.
     """
-    ends = [(path.src, path.dst) if links.way is Way.OUT
-            else (path.dst, path.src) for path in (one, other)]
     (near, far), (other_near, other_far) = (
-        (a.at(links.level), b.at(links.level)) for a, b in ends)
+        [at(place, links.level)
+         for place in (path if links.way is Way.OUT else path[::-1])]
+        for path in (one, other))
     return near if near == other_near and near not in (
         far, other_far) else None
 
@@ -111,9 +96,8 @@ def locate(interferences: Sequence[tuple[Path, Path, bool]]) -> Location:
 
     :param interferences: two paths, and whether they shared a bottleneck.
     """
-    levels = range(1 + max((len(place.switches) for one, other, _
-                            in interferences for path in (one, other)
-                            for place in (path.src, path.dst)), default=0))
+    levels = range(max((len(place) for one, other, _ in interferences
+                        for place in (*one, *other)), default=0))
     explained: dict[Links, int] = {}
     for links in (Links(level, way) for level in levels for way in Way):
         predicted = [shared(one, other, links) is not None

@@ -276,8 +276,8 @@ def _located(seen: Sequence[tuple[Pair, Pair, bool]], plane: tree.Plane
     known = bottleneck.places(plane)
 
     def path_of(pair: Pair) -> bottleneck.Path:
-        src, dst = (known.get(host, bottleneck.Place(host)) for host in pair)
-        return bottleneck.Path(src, dst)
+        src, dst = (known.get(host, (host,)) for host in pair)
+        return src, dst
 
     measured = [(path_of(one), path_of(other), is_shared)
                 for one, other, is_shared in seen]

@@ -30,7 +30,7 @@ PLACES = bottleneck.places(_plane([[2, 2], [2, 2]]))
 
 
 def _path(src, dst, places=PLACES):
-    return bottleneck.Path(places[src], places[dst])
+    return places[src], places[dst]
 
 
 def _passed(path):
@@ -39,7 +39,7 @@ def _passed(path):
         return [near, *(name for name in (near[:near.index('h')], near[:2])
                         if not far.startswith(name))]
 
-    src, dst = path.src.host, path.dst.host
+    src, dst = (place[0] for place in path)
     return ({(Way.OUT, name) for name in out(src, dst)}
             | {(Way.IN, name) for name in out(dst, src)})
 
@@ -53,7 +53,7 @@ def test_where_hosts_are_in_a_tree_of_unequal_branches():
         tree.Node('p', ('a',), (tree.Node('r', ('b',)),)),
         tree.Node('q', ('c',))))
     places = bottleneck.places(plane)
-    assert [[places[host].at(level) for level in range(4)]
+    assert [[bottleneck.at(places[host], level) for level in range(4)]
             for host in 'abc'] == [['a', None, 'p', None],
                                    ['b', 'r', 'p', None],
                                    ['c', 'q', None, None]]
@@ -162,8 +162,6 @@ def test_a_path_that_gets_much_less_beside_another_shares_with_it():
 
 
 def test_a_host_of_no_known_switch_hides_no_level():
-    a, b = (bottleneck.Place(host, ('rack',)) for host in 'ab')
-    c, d = map(bottleneck.Place, 'cd')
-    assert bottleneck.locate([
-        (bottleneck.Path(a, c), bottleneck.Path(b, d), True)]) == (
-            bottleneck.Location((RACK,), 1))
+    a, b = ('a', 'rack'), ('b', 'rack')
+    assert bottleneck.locate([((a, ('c',)), (b, ('d',)), True)]) == (
+        bottleneck.Location((RACK,), 1))
