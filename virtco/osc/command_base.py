@@ -334,14 +334,16 @@ def _is_id(text: str) -> bool:
 def _heads(args: Any, names: list[str]) -> list[str]:
     """Return titles in tables, elsewhere the API's names.
 
-    ``--column`` takes either.
+    ``--column`` and ``--sort-column`` take either.
     """
     heads = {name: columns.title(name) if args.formatter == 'table' else name
              for name in names}
     either = {columns.title(name).lower(): head
               for name, head in heads.items()} | heads
-    args.columns = [either.get(wanted, either.get(wanted.lower(), wanted))
-                    for wanted in args.columns]
+    for option in {'columns', 'sort_columns'} & vars(args).keys():
+        setattr(args, option, [
+            either.get(wanted, either.get(wanted.lower(), wanted))
+            for wanted in getattr(args, option)])
     return list(heads.values())
 
 

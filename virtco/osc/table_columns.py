@@ -38,6 +38,12 @@ class Cell(columns.FormattableColumn):
         super().__init__(value)
         self._tell = tell
 
+    def __lt__(self, other: Any) -> bool:
+        """Compare values of a column; unknown ones come last."""
+        if None in (self._value, other._value):
+            return self._value is not None
+        return super().__lt__(other)
+
     def human_readable(self) -> Any:
         """Return the value in words for a table; an empty text for None."""
         told = '' if self._value is None else self._tell(self._value)

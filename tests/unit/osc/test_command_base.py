@@ -170,6 +170,21 @@ def test_a_column_is_chosen_by_its_title_or_by_its_name(name):
         assert out == wanted
 
 
+@pytest.mark.parametrize('name', ['RTT', 'rtt', 'rtt_s'])
+@pytest.mark.parametrize('formatter', ['table', 'json'])
+def test_rows_are_sorted_by_a_column_that_is_not_known_of_all(name, formatter):
+    """Those of which it is not known come last."""
+    rates = {'GET /v1/rates': {'pairs': [
+        {'src': f'h{rtt_s}', 'dst': 'h', 'rate_bps': 1e9, 'rtt_s': rtt_s}
+        for rtt_s in (0.2, None, 0.1)]}}
+    _, out, err = controller.run(
+        matrices.ListRates, controller.Controller(**rates), '-f', formatter,
+        '--sort-column', name)
+    assert [out.index(f'h{rtt_s}') for rtt_s in (0.1, 0.2, None)] == sorted(
+        out.index(f'h{rtt_s}') for rtt_s in (0.1, 0.2, None))
+    assert err == ''
+
+
 def test_naming_a_column_shows_one_that_is_not_shown_else():
     _, out, _ = controller.run(matrices.ListRates,
                                controller.Controller(**RATES), '-c', 'Method')
