@@ -170,10 +170,16 @@ class App(operation.Response, frozen=True, kw_only=True):
 
 
 class AppQuery(fields.ProjectQuery, frozen=True, kw_only=True):
-    """Launch for which an application's matrix is wanted.
+    """Selection of an application by its project.
 
     :ivar project_id: project of the application; the caller's own where it
         is not given.
+    """
+
+
+class LaunchQuery(AppQuery, frozen=True, kw_only=True):
+    """Launch for which an application's matrix is wanted.
+
     :ivar n_vms: VMs of the next launch; as many as the last one had where it
         is not given.
     """
@@ -193,8 +199,9 @@ LIST_APPS = operation.Operation(
     'List the applications that were launched.', query=fields.ProjectQuery)
 SHOW_APP = operation.Operation(
     'showApp', 'GET', '/v1/apps/{name}', App,
-    'Show what the next launch of an application would get.', query=AppQuery)
+    'Show what the next launch of an application would get.',
+    query=LaunchQuery)
 FORGET_APP = operation.Operation(
     'forgetApp', 'DELETE', '/v1/apps/{name}', operation.NOTHING,
-    'Forget what was counted of an application.', query=fields.ProjectQuery,
-    status=204, conflict=operation.OVERTAKEN)
+    'Forget what was counted of an application.', query=AppQuery, status=204,
+    conflict=operation.OVERTAKEN)

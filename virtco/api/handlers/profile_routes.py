@@ -27,14 +27,14 @@ def list_apps(call: Call, query: fields.ProjectQuery) -> wire.Apps:
         call.project(query, policies.PROFILES)))
 
 
-def show_app(call: Call, name: str, query: wire.AppQuery) -> wire.App:
+def show_app(call: Call, name: str, query: wire.LaunchQuery) -> wire.App:
     """Show the matrix that an application's next launch would get."""
     return call.rooms.objects.profiles.app(
         call.own_project(query.project_id, policies.PROFILES), name,
         query.n_vms)
 
 
-def forget_app(call: Call, name: str, query: fields.ProjectQuery) -> None:
+def forget_app(call: Call, name: str, query: wire.AppQuery) -> None:
     """Forget the counted bytes of an application."""
     call.rooms.objects.profiles.forget_app(
         call.own_project(query.project_id, policies.FORGET_APP), name)
