@@ -91,6 +91,7 @@ class Peer:
 
     :ivar connection: connection of this process.
     :ivar seats: seats of the hosts that it speaks for.
+    :ivar is_welcome: whether it was told that this process leads.
     """
 
     def __init__(self, hub: 'server.Server', connection: 'Connection',
@@ -98,6 +99,7 @@ class Peer:
         self.name = name
         self.connection = connection
         self.seats: dict[str, Seat] = {}
+        self.is_welcome = False
         self._hub = hub
 
     def take(self, payload: bytes) -> None:
@@ -298,15 +300,17 @@ class Connection(asyncio.Protocol):
     def _greet(self, payload: bytes) -> None:
         """Check the first message, and seat its edge module or peer.
 
-        A process that does not lead refuses it and names the leader.
+        A process that does not lead refuses it and names the leader. One
+        that led last hears peers all the same: they tell whether it goes on.
         """
         leader = self._hub.doors.elsewhere()
+        message = messages.decode(payload)
+        if isinstance(message, messages.Peer) and (
+                not leader and self._hub.doors.epoch()):
+            self._join(message)
+            return
         if leader is not None:
             self.refuse(why_not_here(leader), leader)
-            return
-        message = messages.decode(payload)
-        if isinstance(message, messages.Peer):
-            self._join(message)
             return
         hello = session.greeted(message, self._hub.doors.epoch(),
                                 self._may_speak_for)

@@ -324,9 +324,14 @@ class Server(LoopThread):
     def joined(self, peer: connection.Peer) -> None:
         self._peers[peer.name] = peer
         LOG.info('Peer %s joined.', peer.name)
+        if self.doors.elsewhere() is None:
+            self._welcome_peer(peer)
+        self.doors.peers(self._peers)
+
+    def _welcome_peer(self, peer: connection.Peer) -> None:
+        peer.is_welcome = True
         peer.connection.write(messages.frame(messages.Welcome(
             self.doors.epoch(), PEERS_ALIVE_S)))
-        self.doors.peers(self._peers)
 
     def _answer(self, name: str, message: messages.Asked) -> None:
         peer = self._peers.get(name)
@@ -380,14 +385,14 @@ class Server(LoopThread):
 
     async def _say_alive_to_peers(self) -> None:
         """Tell peers that the server is alive; let go of all once it does not
-        lead.
+        lead, but for peers without hosts while nobody else is known to lead.
         """
         while True:
             await asyncio.sleep(PEERS_ALIVE_S)
             leader = self.doors.elsewhere()
             if leader is not None:
                 for found in list(self._all):
-                    if found.peer is not None or found.seat is not None:
+                    if found.seats or leader and found.peer is not None:
                         found.refuse(connection.why_not_here(leader),
                                      leader)
             elif self._peers:
@@ -399,6 +404,8 @@ class Server(LoopThread):
                     if peer.connection.heard_s < limit_s:
                         peer.connection.refuse('it is silent')
                         continue
+                    if not peer.is_welcome:
+                        self._welcome_peer(peer)
                     peer.connection.write(alive)
                     # A relay lets go of those that are silent.
                     self._heard.update(host for host, seat

@@ -243,7 +243,7 @@ class Upstream(server.LoopThread):
             self._expect()
             self._catch_up()
             writer.write(messages.frame(
-                messages.Here(self._looks.has_database())))
+                messages.Here(self._looks.is_in_touch())))
 
     def _hear(self, payload: bytes, writer: asyncio.StreamWriter) -> None:
         """Act on one frame of the leader."""

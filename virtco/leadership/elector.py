@@ -33,6 +33,8 @@ LOG = logging.getLogger(__name__)
 #: HANGS_S: a connection and its first statement fail within 15 s.
 HANGS_S = 20.0
 MOVES_S = 0.01
+#: A peer's word reaches the leader within this time.
+SAID_S = 0.75
 
 
 class Elector:
@@ -102,6 +104,14 @@ class Elector:
     def has_database(self) -> bool:
         """Return whether the database answered within the last lease."""
         return self._clock() - self._had_s <= self._lease_s
+
+    def is_in_touch(self) -> bool:
+        """Return whether the database answered lately. Peers tell so that it
+        does not before the leader's lease ends, which began a turn earlier.
+        """
+        least_s = self._lease_s / 2
+        return self._clock() - self._had_s <= max(least_s, self._lease_s * (
+            1 - 1 / locks.TURNS_PER_LEASE) - SAID_S)
 
     def sees_leader(self) -> bool:
         """Return whether another process was seen to lead within half a

@@ -50,6 +50,7 @@ class Seat(Writes):
 class Peer:
     def __init__(self, name, connection):
         self.name, self.seats, self.connection = name, {}, connection
+        self.is_welcome = False
 
 
 class Connection(Writes):

@@ -326,7 +326,7 @@ def test_a_seat_is_refused_with_its_connection(edge):
 @pytest.mark.parametrize('greets', [ends.End.hello, ends.End.join])
 def test_a_process_that_does_not_lead_names_the_leader(run, leader, why,
                                                        greets):
-    one = run(lambda: greets(ends.End(elsewhere=leader)))
+    one = run(lambda: greets(ends.End(elsewhere=leader, epoch=0)))
     assert one.hub.take() == [('refused', '10.0.0.1', why)]
     assert one.take() == [{'type': 'refused', 'why': why, 'leader': leader}]
     assert one.transport.end == 'closed'

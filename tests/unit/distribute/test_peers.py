@@ -46,6 +46,17 @@ def test_a_peer_is_refused(run, values, why):
     assert one.connection.peer is None
 
 
+def test_a_leader_that_may_be_deposed_hears_its_peers(run):
+    """They tell whether it goes on; an edge module does not."""
+    one = run(lambda: ends.End(elsewhere='').join())
+    one.say('here', has_database=False)
+    assert one.hub.take() == [('joined', 'p1'),
+                              ('told', 'p1', messages.Here(False))]
+    assert run(lambda: ends.End(elsewhere='').hello()).connection.seat is None
+    assert run(lambda: ends.End(elsewhere='a:1').join()
+               ).connection.peer is None
+
+
 def test_without_a_key_no_peer_joins(run):
     one = run(lambda: ends.End(peer_key='').join(
         ticket=tickets.of_peer('', 'p1')))

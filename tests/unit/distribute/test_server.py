@@ -199,14 +199,18 @@ def test_who_is_silent_is_let_go(start):
                       'the end')
 
 
+def join(sock, name):
+    sock.sendall(made.frame(
+        'peer', version=frames.VERSION, name=name, epoch=4,
+        ticket=tickets.of_peer('key', name)))
+
+
 def test_a_relay_speaks_for_many(start, monkeypatch):
     # This one says nothing for as long as a busy machine takes.
     monkeypatch.setattr(server, 'PEERS_SILENT_S', 600.0)
     site = start()
     with dial(site) as sock:
-        sock.sendall(made.frame(
-            'peer', version=frames.VERSION, name='p1', epoch=4,
-            ticket=tickets.of_peer('key', 'p1')))
+        join(sock, 'p1')
         for host in ('h1', 'h2'):
             sock.sendall(frames.enveloped(host, made.frame(
                 'hello', version=frames.VERSION, host=host)[4:]))
@@ -230,6 +234,30 @@ def test_a_relay_speaks_for_many(start, monkeypatch):
             'why': 'another process leads'}
     patience.wait_for(lambda: site.counted('virtco_edge_connections') == 0,
                       'the end')
+
+
+def test_a_leader_that_may_be_deposed_goes_on_with_its_peers(
+        start, monkeypatch):
+    """A peer stays, or joins without a welcome, and tells whether the
+    database is there; hosts are told again once all peers said it is not.
+    """
+    monkeypatch.setattr(server, 'PEERS_ALIVE_S', 0.01)
+    monkeypatch.setattr(server, 'PEERS_SILENT_S', 600.0)
+    site = start()
+    with (dial(site) as first, dial(site) as second,
+          connect(site, 'h2') as edge):
+        join(first, 'p1')
+        assert next_of(messages(first), 'welcome')['epoch'] == 4
+        site.leader = ''
+        assert 'not known' in next_of(messages(edge), 'refused')['why']
+        join(second, 'p2')
+        for sock in (first, second):
+            sock.sendall(made.frame('here', has_database=False))
+        patience.wait_for(lambda: {name for name, _ in site.told} == {
+            'p1', 'p2'}, 'both peers')
+        site.leader = None
+        assert next(messages(second))['type'] == 'welcome'
+        assert next_of(messages(first), 'alive')['epoch'] == 4
 
 
 @pytest.mark.parametrize('is_fast', [True, False])

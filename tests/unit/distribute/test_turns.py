@@ -128,14 +128,19 @@ def test_peers_hear_how_many_hosts_there_are(make):
 @pytest.mark.parametrize('leader', ['a:1', ''])
 def test_a_process_that_does_not_lead_any_more_lets_all_go(make, leader):
     site = make()
-    relay, edge, unknown = site.join_peer(), site.join('h1'), site.join()
+    relay, edge, unknown = (site.join_peer(hosts=['h2']), site.join('h1'),
+                            site.join())
+    other = site.join_peer('p2')
     relay.take()
+    other.take()
     site.leader = leader
     site.run(site.server._say_alive_to_peers)
     assert relay.refused == edge.refused == [
         (connection.why_not_here(leader), leader)]
     # It is told when it says who it is.
     assert unknown.refused == [] and relay.take() == []
+    # Who speaks for nobody may still say that the database is away.
+    assert bool(other.refused) is bool(leader) and other.take() == []
 
 
 def ordered(site, trains, done):

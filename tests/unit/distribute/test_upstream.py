@@ -65,7 +65,7 @@ class Site:
             self, None, upstream.Doors(self._replay, lambda: list(self.hosts),
                            lambda *args: self.took.append(args)))
 
-    def has_database(self):
+    def is_in_touch(self):
         return self.knows
 
     def sees_leader(self):

@@ -491,6 +491,22 @@ def test_a_database_answers_within_a_lease(site):
         site.find_database()
 
 
+@pytest.mark.parametrize('later_s', [0.0, 0.49])
+def test_a_peer_says_so_before_the_leader_stops(site, later_s):
+    """Or a leader whose database is away for all would let go of all."""
+    first, second = site.make('a'), site.make('b')
+    start(first)
+    start(second)
+    first.turn()
+    site.now_s += later_s
+    second.turn()
+    site.lose_database()
+    for elapsed_s in (1.0, LEASE_S - elector.SAID_S - later_s + 0.01):
+        site.now_s += elapsed_s - (elapsed_s > 1)
+        assert second.is_in_touch() is (elapsed_s <= 1)
+        assert first.is_current() and second.has_database()
+
+
 def test_time_is_taken_before_the_database_is_asked(site):
     """An answer that took long is as old as its question."""
     for one in (site.look(), site.make('a')):
