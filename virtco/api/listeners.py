@@ -149,18 +149,31 @@ class Channel(channel.HTTPChannel):  # type: ignore[misc]
 class Dispatcher(task.ThreadedTaskDispatcher):  # type: ignore[misc]
     """Threads for requests: a few, and more while all of them are busy.
 
+    While as many as there may be wait for a database that hangs, monitoring
+    has threads of its own.
+
     :param most: threads.
     """
 
     def __init__(self, most: int):
         super().__init__()
         self._most = most
+        self._monitoring = task.ThreadedTaskDispatcher()
         self.set_thread_count(min(most, FEWEST_THREADS))
 
     def add_task(self, task: Any) -> None:
         """Queue a request; start a thread where none is free."""
         n_threads = len(self.threads)
-        if n_threads < self._most and (
-                self.active_count + len(self.queue) >= n_threads):
+        is_busy = self.active_count + len(self.queue) >= n_threads
+        if is_busy and n_threads < self._most:
             self.set_thread_count(n_threads + 1)
+        elif is_busy and task.requests[0].path in _MONITORING:
+            self._monitoring.set_thread_count(len(_MONITORING))
+            self._monitoring.add_task(task)
+            return
         super().add_task(task)
+
+    def shutdown(self, cancel_pending: bool = True, timeout: int = 5) -> bool:
+        """End all threads."""
+        self._monitoring.shutdown(cancel_pending, timeout)
+        return bool(super().shutdown(cancel_pending, timeout))

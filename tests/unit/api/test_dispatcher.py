@@ -3,6 +3,7 @@
 """How many threads answer requests."""
 
 import threading
+import types
 
 import pytest
 
@@ -13,7 +14,8 @@ from virtco.api import listeners
 class Task:
     """A request that is answered once the test says so."""
 
-    def __init__(self):
+    def __init__(self, path='/v1/coflows'):
+        self.requests = [types.SimpleNamespace(path=path)]
         self.began, self.may_end = threading.Event(), threading.Event()
 
     def service(self):
@@ -44,5 +46,24 @@ def test_threads_come_as_they_are_needed(most, n_tasks, n_threads):
     for one in tasks:
         assert one.began.wait(60)
     patience.wait_for(is_idle(n_threads), 'the end of all')
+    found.shutdown()
+    assert not found.threads
+
+
+def test_monitoring_waits_for_nobody():
+    """All threads wait for a database that hangs, and more requests do."""
+    found = listeners.Dispatcher(2)
+    others = [Task() for _ in range(4)]
+    for one in others:
+        found.add_task(one)
+    asked = [Task('/health'), Task('/metrics')]
+    for one in asked:
+        found.add_task(one)
+    for one in asked:
+        assert one.began.wait(5)
+    assert not others[-1].began.is_set()
+    for one in (*asked, *others):
+        one.may_end.set()
+    assert others[-1].began.wait(60)
     found.shutdown()
     assert not found.threads
