@@ -81,8 +81,11 @@ class App:
             conf.monitoring.names)
         self.on_deposed: Callable[[], None] = lambda: None
         lease_s = conf.leadership.lease_s
+        # Who leads does not depend on how many tenants wait for an answer.
+        self._apart = (database if database.is_sqlite
+                       else db_session.Database.from_conf(conf))
         self.elector = electors.Elector(
-            database, locks.Lock(locks.url_of(conf), lease_s,
+            self._apart, locks.Lock(locks.url_of(conf), lease_s,
                                  locks.name_of(conf))
             if schedules else None, lease_s,
             lambda: self.distribute.address(), self._lead,
@@ -172,6 +175,7 @@ class App:
         self.state.stop()
         self.elector.stop()
         self.place.stop()
+        self._apart.dispose()
         self.database.dispose()
 
     def leads(self) -> bool:

@@ -99,7 +99,8 @@ def checks() -> list[Check]:
           for name, minutes in (
             ('elections', 10), ('cuts', 40), ('histories', 20), ('kills', 10),
             ('overbooking', 15), ('late_commits', 5), ('brokers', 5),
-            ('disk', 3), ('clock', 3), ('upgrade', 3))),
+            ('disk', 3), ('clock', 3), ('upgrade', 3), ('relays', 15),
+            ('hung_database', 3))),
         Check('500 mutants', (
             'tools/mutate', '--sample', '500', '--least', '95',
             '--limit-s', '100', '--record',

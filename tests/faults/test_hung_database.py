@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A database that answers nothing, or not what tenants ask, while as many ask
+as may: who leads goes on, and so does monitoring.
+"""
+
+import contextlib
+import threading
+import time
+
+import requests
+import sqlalchemy as sa
+
+from tests import patience
+from tests.faults import edges
+from tests.functional.controller import processes
+
+#: More than there are threads for requests, and connections for them.
+N_TENANTS = 80
+#: Of monitoring; a second of it for a busy machine.
+ANSWER_S = 1 + 1
+TRIALS = 4
+
+
+class Flood:
+    """Tenants that ask for their coflows until it is closed."""
+
+    def __init__(self, url):
+        self._url = url
+        self._is_over = threading.Event()
+        self._threads = [threading.Thread(target=self._ask, daemon=True)
+                         for _ in range(N_TENANTS)]
+        for one in self._threads:
+            one.start()
+
+    def _ask(self):
+        while not self._is_over.wait(0.5):
+            with contextlib.suppress(requests.RequestException):
+                requests.get(f'{self._url}/v1/coflows',
+                             params={'project_id': 'p'}, timeout=60)
+
+    def close(self):
+        self._is_over.set()
+        for one in self._threads:
+            one.join(30)
+
+
+def slowest_s(controller, seconds):
+    """Longest time of an answer to monitoring while it leads."""
+    found_s, until_s = 0.0, time.monotonic() + seconds
+    while time.monotonic() < until_s:
+        assert processes.leader_of(controller) == {
+            'epoch': 1, 'here': True, 'reached': True}
+        for path in ('/health', '/metrics'):
+            watch = patience.Answer()
+            requests.get(controller.url + path, timeout=60)
+            found_s = max(found_s, watch.seconds())
+        time.sleep(0.1)
+    return found_s
+
+
+def test_who_leads_goes_on_while_tenants_wait(databases, tmp_path):
+    """Their table is locked, and they use up all connections."""
+    url = databases.make_current('mariadb', tmp_path)
+    engine = sa.create_engine(url, poolclass=sa.pool.NullPool)
+    cloud = processes.Cloud(tmp_path, url)
+    with contextlib.ExitStack() as stack:
+        stack.callback(cloud.stop)
+        first = cloud.start('controller', 'first')
+        cloud.start('controller', 'second')
+        holder = stack.enter_context(engine.connect())
+        holder.exec_driver_sql('LOCK TABLES coflows WRITE')
+        stack.enter_context(contextlib.closing(Flood(first.url)))
+        found_s = slowest_s(first, 4 * processes.LEASE_S)
+        holder.exec_driver_sql('UNLOCK TABLES')
+        assert found_s < ANSWER_S
+
+
+def test_all_go_on_without_a_database(databases, tmp_path):
+    """Whoever noticed first that it stands still."""
+    url = databases.make_current('postgresql', tmp_path)
+    server = databases.server('postgresql')
+    cloud = processes.Cloud(tmp_path, url)
+    with contextlib.ExitStack() as stack:
+        stack.callback(cloud.stop)
+        cloud.start('controller', 'first')
+        second = cloud.start('controller', 'second')
+        tenant = second.tenant()
+        edge = edges.Edge(tmp_path, tenant.host('h0'), second.url)
+        stack.callback(edge.close)
+        edge.report()
+        patience.wait_for(lambda: edge.generation, 'a policy')
+        for _ in range(TRIALS):
+            with standing_still(server):
+                # Both leases end.
+                time.sleep(2 * processes.LEASE_S)
+                before = edge.generation
+                edge.link_bps *= 1.5
+                edge.report()
+                patience.wait_for(lambda: edge.generation > before,
+                                  'a policy that follows a report')
+            patience.wait_for(
+                lambda: requests.get(second.url + '/health').ok,
+                'the database')
+
+
+@contextlib.contextmanager
+def standing_still(server):
+    family = server._family()
+    for one in family:
+        one.suspend()
+    try:
+        yield
+    finally:
+        for one in family:
+            one.resume()
