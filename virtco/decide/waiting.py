@@ -2,15 +2,17 @@
 
 """Port at which a coflow waits, and the coflows before it. Pure."""
 
-import collections
 from collections.abc import Sequence
 import dataclasses
 
 import numpy as np
 
+from virtco import units
 from virtco.model import live
 from virtco.state import schedule_input as known
 
+#: Times that differ by less are equal.
+ROUNDING = 1e-9
 # Host and direction of a host's port, or a VM's cap.
 Port = tuple[str, str] | live.Cap
 
@@ -34,6 +36,12 @@ class Waiting:
     vm: str | None = None
 
     @property
+    def port(self) -> Port:
+        """The port or the cap."""
+        return ((self.host, self.direction) if self.vm is None
+                else live.Cap(self.host, self.direction, self.vm))
+
+    @property
     def waits_for(self) -> tuple[str, ...]:
         """Ids of those that are served there before it, by rank."""
         return tuple(self._served[:self.n_before])
@@ -48,31 +56,79 @@ def find(schedule: live.Schedule, snapshot: known.Snapshot
     coflow move earlier elsewhere, not end earlier there.
     """
     lives = {coflow.live.coflow_id: coflow.live for coflow in snapshot.coflows}
-    hosts = snapshot.hosts
-    ports = live.Ports(hosts.names, snapshot.egress_bps, snapshot.ingress_bps)
-    numbers = [(name, direction) for direction in ('egress', 'ingress')
-               for name in hosts.names]
-    busy_s: dict[Port, float] = collections.defaultdict(float)
-    served: dict[Port, list[str]] = collections.defaultdict(list)
-    found = {}
-    for coflow in schedule.coflows:
-        one = lives[coflow.coflow_id]
-        own_s = ports.busy_s(one.flows, hosts.number_of)
-        crossed: list[Port] = []
-        for number in np.flatnonzero(own_s).tolist():
-            crossed.append(numbers[number])
-            busy_s[numbers[number]] += own_s[number]
-        if one.capped is not None:
-            for cap, each_s in one.capped.busy_s(one.flows).items():
-                if each_s > 0:
-                    crossed.append(cap)
-                    busy_s[cap] += each_s
-        if crossed:
-            last = max(crossed, key=lambda port: (busy_s[port], port))
-            found[coflow.coflow_id] = Waiting(
-                last[0], last[1], float(busy_s[last]) * snapshot.size_factor,
-                len(served[last]), served[last],
-                last.vm if isinstance(last, live.Cap) else None)
-        for port in crossed:
-            served[port].append(coflow.coflow_id)
+    ids = [coflow.coflow_id for coflow in schedule.coflows]
+    ports, rank, number, busy_s = _busy([lives[one] for one in ids], snapshot)
+    # Rows of a port stand by rank: those before a coflow's are served first.
+    by_port = np.lexsort((rank, number))
+    rank, number, busy_s = rank[by_port], number[by_port], busy_s[by_port]
+    begins = np.searchsorted(number, number)
+    until_s = _sums_since(begins, busy_s)
+    longest_s = np.zeros(len(ids))
+    np.maximum.at(longest_s, rank, until_s)
+    served: dict[int, list[str]] = {}
+    found: dict[str, Waiting] = {}
+    for row in np.flatnonzero(
+            until_s >= (1 - ROUNDING) * longest_s[rank]).tolist():
+        coflow_id, port = ids[rank[row]], ports[number[row]]
+        other = found.get(coflow_id)
+        if other is not None and other.port > port:
+            continue
+        begin = begins[row].item()
+        if begin not in served:
+            end = np.searchsorted(number, number[row], 'right')
+            served[begin] = [ids[one] for one in rank[begin:end].tolist()]
+        found[coflow_id] = Waiting(
+            port[0], port[1], until_s[row].item() * snapshot.size_factor,
+            row - begin, served[begin],
+            port.vm if isinstance(port, live.Cap) else None)
+    return found
+
+
+def _busy(coflows: Sequence[live.LiveCoflow], snapshot: known.Snapshot
+          ) -> tuple[list[Port], np.ndarray, np.ndarray, np.ndarray]:
+    """Return how long coflows keep ports and caps busy.
+
+    :returns: ports, then rank of the coflow, number of the port, and seconds
+        of each pair of both where there are some.
+    """
+    names, index = snapshot.hosts.names, snapshot.hosts.number_of
+    ports: list[Port] = [(name, direction) for direction in (
+        'egress', 'ingress') for name in names]
+    pairs = [coflow.flows.pairs.numbers(index) for coflow in coflows]
+    rank = np.repeat(np.arange(len(pairs)), [len(some) for some in pairs])
+    src, dst = np.concatenate([*pairs, np.zeros((0, 2), int)]).T
+    bits = units.BITS_PER_BYTE * (src != dst) * np.concatenate([
+        *(coflow.flows.remaining_bytes for coflow in coflows), np.zeros(0)])
+    keys, which = np.unique(np.concatenate((
+        rank * len(ports) + src, rank * len(ports) + len(names) + dst)),
+        return_inverse=True)
+    load = np.bincount(which, np.tile(bits, 2))
+    rank, number = np.divmod(keys[load > 0], len(ports))
+    with np.errstate(divide='ignore'):
+        busy_s = load[load > 0] / np.concatenate((
+            snapshot.egress_bps, snapshot.ingress_bps))[number]
+    caps: dict[live.Cap, int] = {}
+    capped = [(at, caps.setdefault(cap, len(ports) + len(caps)), each_s)
+              for at, coflow in enumerate(coflows)
+              if coflow.capped is not None
+              for cap, each_s in coflow.capped.busy_s(coflow.flows).items()
+              if each_s > 0]
+    ports += caps
+    if capped:
+        ranks, numbers, each = zip(*capped)
+        rank, number, busy_s = (np.append(rank, ranks), np.append(
+            number, numbers), np.append(busy_s, each))
+    return ports, rank, number, busy_s
+
+
+def _sums_since(begins: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Sum each value and those before it from where its part begins.
+
+    A part has inf from its first inf on; no other part is changed by it.
+    """
+    is_inf = np.isinf(values)
+    sums, n_inf = (np.concatenate(([0], np.cumsum(some))) for some in (
+        np.where(is_inf, 0.0, values), is_inf))
+    found: np.ndarray = np.where(n_inf[1:] > n_inf[begins], np.inf,
+                                 sums[1:] - sums[begins])
     return found

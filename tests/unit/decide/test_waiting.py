@@ -61,6 +61,16 @@ def test_a_coflow_waits_at_the_cap_of_its_vm():
     assert find(sent) == {} and find(brief)['brief'].vm == 'vm'
 
 
+def test_of_ports_that_are_alike_it_is_always_the_same_one():
+    """Whatever the ports before them have to serve."""
+    for n_bytes in (1e8 / 3, 7e9, 1e-3):
+        found = find(
+            coflow('first', {('h0', 'h1'): n_bytes}),
+            coflow('even', {('h2', 'h3'): 1e9 / 7, ('h3', 'h2'): 1e9 / 7}))
+        assert (found['even'].host, found['even'].direction) == (
+            'h3', max(RATE_BPS, key=lambda way: (-RATE_BPS[way], way)))
+
+
 def test_what_has_nothing_left_waits_for_nobody():
     assert find(coflow('a', {('h0', 'h1'): 0.0})) == {}
     assert find(coflow('a', {('h0', 'h1'): 1e9}), order='fair') == {}
