@@ -25,6 +25,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tests import databases as real_databases
+from virtco.cmd import controller
 from virtco.db import bookings
 from virtco.db import groups
 from virtco.db import models
@@ -205,6 +206,7 @@ def main() -> int:
             database = db_session.Database(databases.make_current(
                 parsed.database, pathlib.Path(home)), 60)
             fill(database, parsed.rows)
+            controller.spare_libraries()  # as the product does
             found = measure(database)
             database.dispose()
         finally:

@@ -20,7 +20,7 @@ TOKEN = 'keystone.token_auth'
 #: versions.
 OPEN_PATHS = ('/', '/v1', '/health', '/metrics')
 #: Processor time that the requests of one caller take, in the long run per
-#: second and at once; a list of 500 coflows of 12 VMs takes 90 ms.
+#: second and at once; a list of 500 coflows of 12 VMs takes 40 ms.
 CPU_PER_S = 0.05
 BURST_CPU_S = 1.0
 #: Processor time of a request before it is handled: its token is checked.

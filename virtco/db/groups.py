@@ -5,6 +5,7 @@
 Functions over a session; the caller owns the transaction.
 """
 
+import collections
 from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -40,6 +41,13 @@ _TRAFFIC = sa.select(
         models.Group, models.Group.id == models.Coflow.group_id).where(
             models.Group.project_id == sa.bindparam('project_id'),
             models.Group.live_key == '')
+_HOSTS = sa.select(
+    models.Member.group_id, models.Member.host,
+    sa.and_(models.Member.state == states.MemberState.RUNNING,
+            models.Member.host != models.Member.planned_host)).where(
+        models.Member.group_id.in_(
+            sa.bindparam('group_ids', expanding=True))).order_by(
+                models.Member.group_id, models.Member.row_index)
 _INSERT: dict[type[models.Base], sa.Insert] = {
     model: sa.insert(models.Base.metadata.tables[model.__tablename__])
     for model in (models.Group, models.Member, models.Coflow)}
@@ -134,26 +142,19 @@ def coflows(session: orm.Session, group_id: str) -> list[models.Coflow]:
 
 
 def hosts_by_group(session: orm.Session, group_ids: Collection[str]
-                   ) -> dict[str, list[str | None]]:
-    """List the host of each row, per group."""
+                   ) -> tuple[dict[str, list[str | None]],
+                              collections.Counter[str]]:
+    """List the host of each row per group, and count the VMs that run on
+    another host than planned.
+    """
     hosts: dict[str, list[str | None]] = {}
-    for group_id, host in session.execute(
-            sa.select(models.Member.group_id, models.Member.host)
-            .where(models.Member.group_id.in_(group_ids))
-            .order_by(models.Member.group_id, models.Member.row_index)):
+    elsewhere: collections.Counter[str] = collections.Counter()
+    for group_id, host, is_elsewhere in session.connection().execute(
+            _HOSTS, {'group_ids': list(group_ids)}).all():
         hosts.setdefault(group_id, []).append(host)
-    return hosts
-
-
-def elsewhere_by_group(session: orm.Session, group_ids: Collection[str]
-                       ) -> dict[str, int]:
-    """Count VMs that run on another host than planned, per group."""
-    return {group_id: count for group_id, count in session.execute(
-        sa.select(models.Member.group_id, sa.func.count())
-        .where(models.Member.group_id.in_(group_ids),
-               models.Member.state == states.MemberState.RUNNING,
-               models.Member.host != models.Member.planned_host)
-        .group_by(models.Member.group_id))}
+        if is_elsewhere:
+            elsewhere[group_id] += 1
+    return hosts, elsewhere
 
 
 def running_by_plan(session: orm.Session) -> dict[str, int]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
+import time
 from typing import Any
 from typing import Literal
 import uuid
@@ -35,21 +36,28 @@ EVENTS_SHOWN = 20
 MOST_REGISTERED_FLOWS = 2_000_000
 #: Rows that a search for coflows of a state reads at a time, at most.
 MOST_ROWS = 5000
+#: Rows that a list shows in a row, and while Nova waits, with a pause after
+#: them: a call waits for the interpreter after each answer of the database.
+AT_ONCE, AT_ONCE_PLACING = 500, 50
+GIVE_WAY_S = 0.004
 NO_SCHEDULE = live.Schedule(0.0, ())
-#: Stands for the group of a registered matrix: all its columns are empty.
-_NO_GROUP = models.Group()
 #: States of which the counters of a coflow may know before the database.
 _COUNTED = (*states.LIVE_STATES, states.CoflowState.DONE)
 
 
 class Coflows:
-    """Coflows that live, and matrices that are registered."""
+    """Coflows that live, and matrices that are registered.
+
+    :ivar is_placing: tells whether placements are under way, which lists give
+        way to.
+    """
 
     def __init__(self, conf: cfg.ConfigOpts, state: known.State,
                  clock: Callable[[], float]):
         self._conf = conf
         self._state = state
         self._clock = clock
+        self.is_placing: Callable[[], bool] = lambda: False
 
     def find(self, schedule: live.Schedule, project_id: str | None = None,
              state: str | None = None, server: str | None = None,
@@ -97,7 +105,9 @@ class Coflows:
              ) -> wire.Coflow:
         status = self._state.live.status(coflow_id)
         with self._state.database.reader() as session:
-            coflow = _get(session, coflow_id)
+            coflow = records.find_coflow(session, coflow_id)
+            if coflow is None:
+                raise _gone(coflow_id)
             (shown,) = self._show(session, schedule, [coflow],
                                   {coflow_id: status} if status else {})
             group_name = shown.group_name
@@ -111,29 +121,36 @@ class Coflows:
                 if group_name else [])
 
     def _show(self, session: orm.Session, schedule: live.Schedule,
-              coflows: Sequence[models.Coflow],
-              statuses: Mapping[str, summary.Status]
+              coflows: Sequence[Any], statuses: Mapping[str, summary.Status]
               ) -> list[wire.Coflow]:
-        """Show stored coflows with the state that is in memory only."""
-        group_ids = {c.group_id for c in coflows if c.group_id}
-        groups = db_groups.by_id(session, models.Group.id.in_(group_ids))
-        hosts = db_groups.hosts_by_group(session, group_ids)
-        elsewhere = db_groups.elsewhere_by_group(session, group_ids)
+        """Show stored coflows with the state that is in memory only.
+
+        :param coflows: see :data:`virtco.db.records.Listed`.
+        """
         warnings = records.count_events(
             session, {coflow.project_id for coflow in coflows})
         ranked = {c.coflow_id: c for c in schedule.coflows}
         debts = self._state.live.debts()
-        return [self._show_one(
-            coflow, group, statuses.get(coflow.id), ranked.get(coflow.id),
-            in_debt=coflow.project_id in debts,
-            hosts=hosts.get(coflow.group_id or '', []),
-            n_elsewhere=elsewhere.get(coflow.group_id or '', 0),
-            warnings=warnings.get((coflow.project_id, group.name), 0))
-            for coflow in coflows
-            for group in [groups.get(coflow.group_id or '', _NO_GROUP)]]
+        found: list[wire.Coflow] = []
+        while len(found) < len(coflows):
+            is_placing = self.is_placing()
+            if found and is_placing:
+                time.sleep(GIVE_WAY_S)
+            some = coflows[len(found):len(found) + (
+                AT_ONCE_PLACING if is_placing else AT_ONCE)]
+            hosts, elsewhere = db_groups.hosts_by_group(
+                session, {c.group_id for c in some if c.group_id})
+            found += [self._show_one(
+                coflow, statuses.get(coflow.id), ranked.get(coflow.id),
+                in_debt=coflow.project_id in debts,
+                hosts=hosts.get(coflow.group_id or '', []),
+                n_elsewhere=elsewhere[coflow.group_id],
+                warnings=warnings.get(
+                    (coflow.project_id, coflow.group_name), 0))
+                for coflow in some]
+        return found
 
-    def _show_one(self, coflow: models.Coflow, group: models.Group,
-                  status: summary.Status | None,
+    def _show_one(self, coflow: Any, status: summary.Status | None,
                   ranked: live.CoflowSchedule | None, **of_group: Any
                   ) -> wire.Coflow:
         sent_bytes = (status or coflow).sent_bytes
@@ -152,7 +169,7 @@ class Coflows:
             ranked = None
         return wire.Coflow(
             id=coflow.id, name=coflow.name, group=coflow.group_id,
-            group_name=group.name,
+            group_name=coflow.group_name,
             project_id=coflow.project_id, state=state,
             n_vms=coflow.n_vms, n_flows=coflow.n_flows,
             size_bytes=coflow.size_bytes, sent_bytes=sent_bytes,
@@ -177,11 +194,11 @@ class Coflows:
             if over else None,
             first_byte=measured['first_byte_at'],
             last_byte=measured['last_byte_at'],
-            lower_bound_s=group.lower_bound_s,
-            bound_scope=None if group.lower_bound_s is None
+            lower_bound_s=coflow.lower_bound_s,
+            bound_scope=None if coflow.lower_bound_s is None
             else snapshot.Scope.CONSTRAINTS,
-            gap=group.gap,
-            planned_bottleneck=_bottleneck(group.bottleneck),
+            gap=coflow.gap,
+            planned_bottleneck=_bottleneck(coflow.bottleneck),
             created=coflow.created_at,
             arrival=arrival or coflow.arrival, deadline=coflow.deadline_at,
             promise=_promise(coflow, ended_s, self._clock()),
@@ -191,7 +208,7 @@ class Coflows:
             why=reasons.of_coflow(
                 coflow.cct_s, measured['measured_cct_s'] if over else None,
                 coflow.why),
-            plan_notes=group.why, **of_group)
+            plan_notes=coflow.plan_notes or '', **of_group)
 
     def register(self, project_id: str, name: str,
                  matrix: Any) -> wire.Coflow:
@@ -317,8 +334,12 @@ def _get(session: orm.Session, coflow_id: str) -> models.Coflow:
     coflow = session.get(models.Coflow, coflow_id,
                          options=records.WITHOUT_MATRIX)
     if coflow is None:
-        raise exception.NotFound(what='Coflow', id=coflow_id)
+        raise _gone(coflow_id)
     return coflow
+
+
+def _gone(coflow_id: str) -> exception.NotFound:
+    return exception.NotFound(what='Coflow', id=coflow_id)
 
 
 def _member(row: models.Member) -> wire.Member:

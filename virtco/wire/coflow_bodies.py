@@ -104,7 +104,7 @@ class Events(operation.Response, frozen=True):
     events: list[Event]
 
 
-class Coflow(operation.Response, frozen=True, kw_only=True):
+class Coflow(operation.Response, frozen=True, kw_only=True, gc=False):
     """A coflow and its progress.
 
     The fields stand in the order of its life: the hint, the plan, the hosts,

@@ -203,6 +203,21 @@ def test_a_search_for_one_of_a_state_asks_seldom(bench, monkeypatch):
     assert [one['id'] for one in found] == ['c38'] and asked[4:] == [1]
 
 
+def test_a_list_gives_way_to_placements(bench, monkeypatch):
+    stored.add(bench.database, *(
+        stored.coflow('p-a', id=f'c{i}', position=i) for i in range(4)))
+    monkeypatch.setattr(coflows, 'AT_ONCE', 3)
+    monkeypatch.setattr(coflows, 'AT_ONCE_PLACING', 2)
+    rests_s, placing = [], [False] * 2 + [False, True, True]
+    monkeypatch.setattr(coflows.time, 'sleep', rests_s.append)
+    bench.coflows._of.is_placing = lambda: placing.pop(0)
+    assert len(bench.coflows.find(SCHEDULE)) == 5
+    assert (rests_s, len(placing)) == ([], 3)
+    assert [one['id'] for one in bench.coflows.find(SCHEDULE)] == [
+        'c-p-a', 'c0', 'c1', 'c2', 'c3']
+    assert (rests_s, placing) == ([coflows.GIVE_WAY_S], [True])
+
+
 @pytest.mark.parametrize(('text', 'expected'), [
     ('cap of vm-3, 2 Gbit/s out', ('vm', 'cap of vm-3, 2 Gbit/s', 'egress')),
     ('cap of vm-3, 2 Gbit/s in', ('vm', 'cap of vm-3, 2 Gbit/s', 'ingress')),

@@ -23,8 +23,9 @@ def list_coflows(call: Call, query: wire.CoflowQuery) -> wire.Coflows:
     project_id = call.project(query, policies.LIST_COFLOWS)
     decide = call.rooms.decide
     waiting = decide.waiting()
+    sees_all = call.may(policies.HOSTS)
     return wire.Coflows([
-        _seen(call, views.waiting(coflow, waiting.get(coflow.id)))
+        _seen(sees_all, views.waiting(coflow, waiting.get(coflow.id)))
         for coflow in call.rooms.objects.coflows.find(
             decide.schedule, project_id, query.state, query.server,
             query.limit, query.marker, query.retired)])
@@ -78,7 +79,8 @@ def announce_coflow(call: Call, group: str, query: fields.ProjectQuery,
         # A later announcement of the same names replaced this one.
         raise exception.Conflict(
             what='The announced coflow', id=repr(body.name)) from error
-    return wire.Coflows([_seen(call, one) for one in shown])
+    sees_all = call.may(policies.HOSTS)
+    return wire.Coflows([_seen(sees_all, one) for one in shown])
 
 
 def list_events(call: Call, query: fields.ProjectQuery) -> wire.Events:
@@ -98,7 +100,7 @@ def _shown(call: Call, coflow_id: str) -> wire.Coflow:
     decide = call.rooms.decide
     found = decide.waiting().get(coflow_id)
     shown = call.rooms.objects.coflows.show(coflow_id, decide.schedule)
-    return _seen(call, msgspec.structs.replace(
+    return _seen(call.may(policies.HOSTS), msgspec.structs.replace(
         views.waiting(shown, found), classes=_classes(call, shown),
         waits_for=found.waits_for if found is not None else ()))
 
@@ -117,9 +119,9 @@ def _classes(call: Call, coflow: wire.Coflow) -> list[wire.HostClass]:
         if found.coflow_id == coflow.id]
 
 
-def _seen(call: Call, coflow: wire.Coflow) -> wire.Coflow:
+def _seen(sees_all: bool, coflow: wire.Coflow) -> wire.Coflow:
     """Hide hypervisors, and names of coflows of others, from tenants."""
-    if call.may(policies.HOSTS):
+    if sees_all:
         return coflow
     return msgspec.structs.replace(
         coflow, hosts=[], plan_notes='', bottleneck=None,
