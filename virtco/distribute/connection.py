@@ -31,6 +31,9 @@ HELLO_BYTES = 16 * 1024
 ENVELOPE_BYTES = 512
 #: A pause is no shorter: to end one and begin the next has a price, too.
 PAUSE_S = 0.1
+#: A pause ends while no placement is under way, which decoding would keep
+#: waiting, but is not longer by more; and how often it looks.
+GIVE_WAY_S, LOOK_S = 1.0, 0.01
 
 
 class Seat:
@@ -267,11 +270,21 @@ class Connection(asyncio.Protocol):
             return
         self._transport.pause_reading()
         self.is_paused = True
-        self._pause_timer = asyncio.get_running_loop().call_later(
-            max(PAUSE_S, wait_s), self._read_on)
+        wait_s = max(PAUSE_S, wait_s)
+        self._wake(wait_s, self._hub.clock() + wait_s + GIVE_WAY_S)
 
-    def _read_on(self) -> None:
-        """Take the messages that came before the pause."""
+    def _wake(self, wait_s: float, latest_s: float) -> None:
+        self._pause_timer = asyncio.get_running_loop().call_later(
+            wait_s, self._read_on, latest_s)
+
+    def _read_on(self, latest_s: float = 0.0) -> None:
+        """Take the messages that came before the pause.
+
+        :param latest_s: time until which it gives way to placements.
+        """
+        if self._hub.doors.is_placing() and self._hub.clock() < latest_s:
+            self._wake(LOOK_S, latest_s)
+            return
         self.heard_s = self._hub.clock()
         self.is_paused = False
         self._take_all(self._reader.feed(b''))

@@ -140,7 +140,8 @@ class Distribute:
             spent_s=self._intake.take_spent_s, told=self._told,
             peers=lambda names: self._leads.peers.arrived(
                 set(names), time.monotonic()),
-            trains=self._trains)
+            trains=self._trains,
+            is_placing=lambda: self._decide.loop.is_placing())
 
     def _elsewhere(self) -> str | None:
         found = self._leads.elsewhere()

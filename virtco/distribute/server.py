@@ -98,6 +98,7 @@ class Doors:
     :ivar peers: takes the names of the peers that are here.
     :ivar trains: function that returns the trains that these hosts are to
         measure now.
+    :ivar is_placing: whether placements are under way.
     """
 
     epoch: Callable[[], int]
@@ -117,6 +118,7 @@ class Doors:
     peers: Callable[[Iterable[str]], None] = lambda names: None
     trains: Callable[[Iterable[str]], Mapping[str, probe_order.Order]] = (
         lambda hosts: {})
+    is_placing: Callable[[], bool] = lambda: False
 
 
 class LoopThread(threading.Thread):

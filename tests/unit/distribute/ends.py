@@ -93,6 +93,7 @@ class Hub:
     epoch = 4
     elsewhere = None
     ticket_key = None
+    is_placing = False
     peer_key = KEY
 
     def __init__(self, **values):

@@ -234,6 +234,27 @@ def test_a_pause_is_not_cut_short(edge, run):
     assert edge.connection._pause_timer is timer
 
 
+def test_who_owes_gives_way_to_placements_for_a_while(edge, run):
+    run(paused, edge, [7.0], acks(1, 2))
+    latest_s = edge.hub.now_s + max(7.0, connection.PAUSE_S) + 1.0
+    edge.hub.is_placing = True
+    edge.hub.take()
+    timer = edge.connection._pause_timer
+    run(timer._run)
+    assert edge.connection.is_paused and edge.hub.take() == []
+    assert edge.connection._pause_timer is not timer
+    assert connection.LOOK_S < connection.PAUSE_S
+    edge.hub.now_s = latest_s
+    run(edge.connection._pause_timer._run)
+    assert heard_acks(edge) == [2] and edge.transport.is_reading
+
+
+def test_who_owes_is_read_on_between_placements(edge, run):
+    run(paused, edge, [7.0], acks(1, 2))
+    run(edge.connection._pause_timer._run)
+    assert heard_acks(edge) == [1, 2] and edge.transport.is_reading
+
+
 def test_a_pause_ends_with_its_connection(edge, run):
     run(paused, edge, [7.0], acks(1, 2))
     edge.connection.connection_lost(None)
