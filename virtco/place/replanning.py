@@ -185,7 +185,10 @@ class Replanning:
         return [group.id for group in groups]
 
     def _movable(self, now_s: float) -> list[_Group]:
-        """List groups that have rows without a question, the oldest first."""
+        """List groups that have rows without a question, the oldest first.
+
+        Rows of a group that was deleted meanwhile are gone.
+        """
         with self._database.reader() as session:
             found = [dataclasses.replace(group, members={
                 member.row_index: member
@@ -193,7 +196,8 @@ class Replanning:
                 for group_id, group in self._groups.items()
                 if now_s - group.at_s < MOST_AGE_S]
         return [group for group in found
-                if all(group.hosts) and any(group.movable)]
+                if group.members.keys() >= set(group.rows)
+                and all(group.hosts) and any(group.movable)]
 
     def _problems(self, groups: Sequence[_Group],
                   shown: Mapping[str, booking.Vector], now_s: float

@@ -37,6 +37,10 @@ class Addresses:
         found = self._with.get(ip, ())
         return next(iter(found)) if len(found) == 1 else None
 
+    def runs_at(self, vm: str) -> str | None:
+        """Return the host on which a VM runs, as Nova tells."""
+        return self._places.get(vm)
+
     def tell(self, told: Mapping[str, tuple[str, ...]],
              places: Mapping[str, str] = {}, vms: Set[str] | None = None
              ) -> Collection[str]:

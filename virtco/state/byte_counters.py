@@ -3,6 +3,7 @@
 """Remaining bytes of coflows, from cumulative counters. Pure."""
 
 from collections.abc import Callable
+from collections.abc import Container
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -308,8 +309,13 @@ class HostCounters:
         # Names of the last report's counters, until they are tidied.
         self._reported: Set[str] = frozenset()
 
-    def read(self, report: reports.Report) -> Step:
-        """Compare a report with the counters, which stay as they are."""
+    def read(self, report: reports.Report,
+             known: Container[str] | None = None) -> Step:
+        """Compare a report with the counters, which stay as they are.
+
+        :param known: coflows that there are; None: all that are reported. Of
+            any other nothing but its bytes in all is of use.
+        """
         basis, before = self.n_changes, self.values
         names = frozenset(before)
         if report.epoch != self.epoch:
@@ -323,10 +329,15 @@ class HostCounters:
             values[key] = value
             return value - last if value >= last else value
 
-        deltas = [delta for counter in report.coflows
-                  for delta in _coflow_deltas(counter, step)]
+        deltas: list[Delta] = []
+        managed = 0.0
+        for counter in report.coflows:
+            if known is None or counter.coflow_id in known:
+                deltas += _coflow_deltas(counter, step)
+            else:
+                managed += step(counter.coflow_id, counter.sent_bytes)
         uplink = step('/uplink', report.uplink_sent_bytes)
-        managed = sum([delta.wire_bytes for delta in deltas])
+        managed += sum([delta.wire_bytes for delta in deltas])
         # Hosts that never sent such bytes have no counter of them.
         return Step(basis, names, values, deltas, (
             max(0.0, uplink - managed),
@@ -363,8 +374,7 @@ class HostCounters:
         """Drop counters that the last report does not have, once there are
         twice as many as the last time.
 
-        :param may_return: whether the class of a coflow, or its child for a
-            host, may come back without a new beginning.
+        :param may_return: see :func:`stored`.
         """
         reported, self._reported = self._reported, frozenset()
         if len(self.values) <= self._most:
@@ -375,6 +385,24 @@ class HostCounters:
                 del self.values[key]
         self._most = max(MANY_COUNTERS, 2 * len(self.values))
         self.n_changes += 1
+
+
+def stored(values: Mapping[str, float],
+           may_return: Callable[[str, str], bool]) -> Mapping[str, float]:
+    """Return the counters to be stored: of very many those alone that count
+    for a coflow.
+
+    :param may_return: whether the class of a coflow, or its child for a host,
+        may come back without a new beginning.
+    """
+    if len(values) <= MANY_COUNTERS:
+        return values
+    found = {}
+    for key, value in values.items():
+        coflow_id, _, host = key.partition('/')
+        if not coflow_id or may_return(coflow_id, host):
+            found[key] = value
+    return found
 
 
 def _coflow_deltas(counter: reports.CoflowCounters,

@@ -2,11 +2,13 @@
 
 """State of a hypervisor, by the reports of its edge module. Pure."""
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from collections.abc import Set
 import dataclasses
+import math
 from typing import Any
 from typing import NamedTuple
 from typing import TYPE_CHECKING
@@ -29,6 +31,9 @@ OBSERVED_HALF_LIFE_S = 1.0
 #: No report comes later than this after a newer one. A time that is further
 #: ahead is a wrong one, and would keep out all that follow.
 OVERTAKEN_MS = 3_600_000
+#: Reports of a host by which all is decided at once, in the long run and in a
+#: row: coflows begin and end there, and it may say whatever it likes.
+HURRIES_PER_S, MOST_HURRIES = 2.0, 20
 _OTHERS = 'background_bps', 'unshaped_bps', 'received_bps'
 
 
@@ -90,6 +95,7 @@ class HostState:
         self.towards = unmanaged_bytes.Towards()
         self.unmanaged: edge_policy.Unmanaged | None = None
         self.macs: frozenset[str] = frozenset()
+        self._hurried_s = -math.inf
         self._loaded: int | None = None
 
     @property
@@ -103,6 +109,14 @@ class HostState:
         self.macs = frozenset(self.report.link.macs).union(
             port.mac.lower() for port in self.report.ports if port.mac)
 
+    def homes(self, runs_at: Callable[[str], str | None]) -> dict[str, str]:
+        """Return the VM of each MAC address here whose VM runs here.
+
+        :param runs_at: returns the host on which Nova has a VM.
+        """
+        return {port.mac.lower(): port.vm for port in self.report.ports
+                if port.mac and runs_at(port.vm) == self.host}
+
     def has_overtaken(self, report: reports.Report) -> bool:
         """Return whether a later report came before this one, which would look
         like counters that begin at 0.
@@ -111,6 +125,18 @@ class HostState:
         return (at_ms is not None and last_ms is not None
                 and 0 < last_ms - at_ms <= OVERTAKEN_MS
                 and report.boot_id == self.report.boot_id)
+
+    def may_hurry(self, now_s: float) -> bool:
+        """Tell whether a report may have all decided at once; those beyond
+        :data:`HURRIES_PER_S` wait for the next turn.
+        """
+        latest_s = now_s + MOST_HURRIES / HURRIES_PER_S
+        # The clock may have been set back.
+        self._hurried_s = min(max(self._hurried_s, now_s), latest_s)
+        if self._hurried_s + 1 / HURRIES_PER_S > latest_s:
+            return False
+        self._hurried_s += 1 / HURRIES_PER_S
+        return True
 
     def take(self, report: reports.Report, now_s: float,
              step: byte_counters.Step | None = None) -> Taken:
@@ -213,7 +239,7 @@ class HostState:
 
 class _Counters(msgspec.Struct, frozen=True):
     epoch: str = ''
-    values: dict[str, float] = {}
+    values: Mapping[str, float] = {}
 
 
 class _Kept(reports.Report, frozen=True, kw_only=True):
@@ -239,7 +265,16 @@ _KEPT = msgspec.json.Decoder(_Kept)
 _MINORS = msgspec.json.Decoder(coflow_table.Minors)
 
 
-def encoded(columns: dict[str, Any]) -> dict[str, Any]:
-    """Encode a host's columns; it takes long, so hold no lock."""
+def encoded(columns: dict[str, Any],
+            may_return: Callable[[str, str], bool] = lambda coflow, host: True
+            ) -> dict[str, Any]:
+    """Encode a host's columns; it takes long, so hold no lock.
+
+    :param may_return: see :func:`virtco.state.byte_counters.stored`.
+    """
+    kept: _Kept = columns['report']
+    values = byte_counters.stored(kept.counters.values, may_return)
+    columns = columns | {'report': msgspec.structs.replace(
+        kept, counters=_Counters(kept.counters.epoch, values))}
     return columns | {name: msgspec.json.encode(columns[name]).decode()
                       for name in ('report', 'minors')}

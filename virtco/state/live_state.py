@@ -19,6 +19,8 @@ import threading
 from typing import Any
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from virtco.model import cluster
 from virtco.model import live
 from virtco.model import snapshot as model
@@ -144,8 +146,10 @@ class LiveState:
         where no host is planned, only a port that is new counts.
         """
         with self._lock:
-            state = self._hosts[host]
-            found = {}
+            found: dict[str, bool] = {}
+            state = self._hosts.get(host)
+            if state is None:  # forgotten by another thread
+                return found
             for vm in state.vms & self._groups.waiting.keys():
                 reserved = self._groups.waiting[vm]
                 if reserved == host or (
@@ -367,7 +371,12 @@ class LiveState:
         with self._lock:
             counters = self._host(host, now_s).counters
         # Launches wait for the lock, and there may be thousands of counters.
-        step = counters.read(report)
+        known = self._groups.coflows
+        step = counters.read(report, known)
+        of_use = tuple([one for one in report.coflows
+                        if one.coflow_id in known])
+        if len(of_use) < len(report.coflows):
+            report = msgspec.structs.replace(report, coflows=of_use)
         with self._lock:
             state = self._host(host, now_s)
             if state.has_overtaken(report):
@@ -382,9 +391,29 @@ class LiveState:
              else self._sending.discard)(host)
             if taken.new_ports:
                 self._learn_addresses(host, report.ports)
-            return (self._progress.take(state, taken.deltas, taken.since_s,
-                                        now_s)
-                    or taken.new_ports or taken.new_link)
+            if taken.new_ports or taken.new_link:
+                self._refuse_addresses(state)
+            is_urgent = self._progress.take(state, taken.deltas,
+                                            taken.since_s, now_s)
+            return (is_urgent or taken.new_ports or taken.new_link
+                    ) and state.may_hurry(now_s)
+
+    def may_return(self, coflow_id: str, host: str) -> bool:
+        """Tell whether counters of a coflow's class are of use."""
+        return self._progress.may_return(coflow_id, host)
+
+    def _refuse_addresses(self, state: host_state.HostState) -> None:
+        """Add findings where a host reports MAC addresses of other hosts' VMs,
+        or another one those of its VMs.
+        """
+        for at in self._hosts.values():
+            if at is state or at.macs.isdisjoint(state.macs):
+                continue
+            for home, other in ((at, state), (state, at)):
+                for mac, vm in home.homes(self._addresses.runs_at).items():
+                    if mac in other.macs and vm not in other.vms:
+                        self._progress.refuse_address(other.host, mac, vm,
+                                                      home.host)
 
     def heard(self, hosts: Collection[str], now_s: float) -> None:
         """Record that the last reports of these hosts still hold."""
@@ -525,7 +554,8 @@ class LiveState:
                 tuple(map(self._shown, self._groups.in_turn())), self._minors,
                 self._rules.wire_factor * (1 + beta),
                 unmanaged_bytes.senders(self._hosts, self._sending,
-                                        self._uplinks.known.links)
+                                        self._uplinks.known.links,
+                                        self._addresses.runs_at)
                 if options.limits_senders else {},
                 self._above.uplinks(self._uplinks.known))
 

@@ -129,8 +129,9 @@ class Groups:
             group_id, {}).values() if member.host is not None})
 
     def coflow_of(self, vm: str) -> inflight.Tracked | None:
-        """Return any coflow in flight of the VM's group."""
-        return next(iter(self._coflows_of.get(self.vms[vm][0], ())), None)
+        """Return any coflow in flight of the VM's group; None without one."""
+        group_id = self.vms[vm][0] if vm in self.vms else ''
+        return next(iter(self._coflows_of.get(group_id, ())), None)
 
     def rows_of(self, group_id: str) -> dict[str, int]:
         """Return the row of each VM of a group."""

@@ -114,7 +114,7 @@ class Progress:
         It is urgent when a coflow starts or may have ended.
         """
         strange = self._find_strange(state)
-        state.counters.tidy(self._may_return)
+        state.counters.tidy(self.may_return)
         sent: dict[str, dict[str | None, float]] = (
             collections.defaultdict(dict))
         for coflow_id, dst_host, wire_bytes in deltas:
@@ -159,8 +159,10 @@ class Progress:
             state.counters.forget(found)
         return found
 
-    def _may_return(self, coflow_id: str, host: str) -> bool:
+    def may_return(self, coflow_id: str, host: str) -> bool:
         """Tell whether a class that a host does not report may come back.
+
+        It needs no lock.
 
         :param host: destination of its child class; empty for its own.
         """
@@ -174,6 +176,14 @@ class Progress:
             self._tell(tracked, 'report_refused', host,
                        f'reports a port of VM {vm}, which is reserved on '
                        f'{reserved}: refused')
+
+    def refuse_address(self, host: str, mac: str, vm: str, home: str) -> None:
+        """Add a finding of a MAC address of a VM that runs elsewhere."""
+        tracked = self._groups.coflow_of(vm)
+        if tracked is not None:
+            self._tell(tracked, 'report_refused', host,
+                       f'reports the MAC address {mac} of VM {vm}, which runs '
+                       f'on {home}: refused')
 
     def _tell(self, tracked: inflight.Tracked, kind: str, host: str,
               what: str) -> None:

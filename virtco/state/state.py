@@ -301,7 +301,8 @@ class State:
         unsaved = self.live.take_unsaved()
         if unsaved.is_empty():
             return
-        hosts = [host_state.encoded(row) for row in unsaved.hosts]
+        hosts = [host_state.encoded(row, self.live.may_return)
+                 for row in unsaved.hosts]
 
         def save(session: orm.Session) -> None:
             # A single transaction: the counters must match the bytes that they

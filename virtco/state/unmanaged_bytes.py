@@ -2,6 +2,7 @@
 
 """Destinations and rates of each host's unmanaged traffic. Pure."""
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Set
@@ -75,10 +76,14 @@ class Towards:
 
 
 def senders(hosts: 'Mapping[str, host_state.HostState]', names: Set[str],
-            links: Iterable[coflow_table.Link]
+            links: Iterable[coflow_table.Link],
+            runs_at: Callable[[str], str | None] = lambda vm: None
             ) -> dict[str, unmanaged.Sender]:
     """Return the hosts among ``names`` with the destinations and rates of
     their unmanaged traffic.
+
+    :param runs_at: returns the host on which Nova has a VM. Of hosts that
+        report the same address that one counts.
     """
     if not names:
         return {}
@@ -92,7 +97,11 @@ def senders(hosts: 'Mapping[str, host_state.HostState]', names: Set[str],
         host = hosts[link.host]
         macs: dict[str, set[str]] = {}
         for mac in host.towards.macs:
-            for place in places.get(mac, ()):
+            claimed = places.get(mac, [])
+            homes = claimed if len(claimed) == 1 else [
+                place for place in claimed
+                if mac in hosts[place].homes(runs_at)] or claimed
+            for place in homes:
                 if place != link.host:
                     macs.setdefault(place, set()).add(mac)
         before = host.unmanaged.limits if host.unmanaged is not None else ()

@@ -197,6 +197,15 @@ def test_a_group_that_lost_a_host_stays(ask):
     assert turn(ask) == 0
 
 
+def test_a_group_that_was_deleted_is_not_planned_again(ask):
+    """Nor one that lost a row."""
+    two(ask)
+    with ask.database.writer() as session:
+        session.execute(sa.delete(models.Member).where(
+            models.Member.row_index == 2))
+    assert turn(ask) == 0
+
+
 RACKS = cluster.Tree(tuple(
     cluster.Subtree(name, 1e12, 1e12) for name in ('r0', 'r1')), {
         f'h{i}': f'r{i % 2}' for i in range(4)})
