@@ -2,13 +2,11 @@
 
 """Demo of the cloud: groups by the real client, traffic, measured CCTs."""
 
-from collections.abc import Callable
 from collections.abc import Collection
 import dataclasses
 import json
 import os
 import subprocess
-import sys
 import time
 from typing import Any
 
@@ -84,13 +82,10 @@ def show(layout: layouts.Layout, out: console.Console,
                        f'virtco:tm={group.matrix}', '--wait', group.name)
             out.print(f'{group.name}: {group.n_vms} VMs active after '
                       f'{time.monotonic() - began_s:.0f} s')
-        names = {group.name for group in groups}
         # A coflow whose VMs are all on one host is done with their start.
-        _wait('every coflow active', lambda: _states(tenant, names),
-              lambda states: set(states.values()) <= {'active', 'done'})
+        _wait('every coflow active', tenant, groups, {'active', 'done'})
         outcome = _send(layout, groups, out)
-        _wait('every coflow done', lambda: _states(tenant, names),
-              lambda states: set(states.values()) == {'done'})
+        _wait('every coflow done', tenant, groups, {'done'})
         _print(tenant, groups, outcome, out)
     finally:
         tenant.delete({group.name for group in groups})
@@ -133,6 +128,11 @@ class Client:
         """
         return json.loads(self.run(*words, '-f', 'json'))
 
+    def coflows(self) -> dict[str, dict[str, Any]]:
+        """Read the newest coflow of each name."""
+        return {row['name']: row for row in sorted(
+            self.json('coflow', 'list'), key=lambda row: row['arrival'] or 0)}
+
     def delete(self, groups: Collection[str]) -> None:
         """Delete the servers of groups, and wait until they are gone."""
         found = [server['ID'] for server in self.json('server', 'list')
@@ -141,19 +141,16 @@ class Client:
             self.run('server', 'delete', '--wait', *found)
 
 
-def _states(tenant: Client, names: set[str]) -> dict[str, str]:
-    """Read the state of the newest coflow of each group."""
-    rows = sorted((row for row in tenant.json('coflow', 'list')
-                   if row['name'] in names),
-                  key=lambda row: row['arrival'] or 0)
-    found = {row['name']: row['state'] for row in rows}
-    return {name: found.get(name, 'absent') for name in names}
-
-
-def _wait(what: str, look: Callable[[], dict[str, str]],
-          check: Callable[[dict[str, str]], bool]) -> None:
+def _wait(what: str, tenant: Client, groups: tuple[Group, ...],
+          wanted: set[str]) -> None:
+    """Wait until the groups' coflows are in one of the wanted states."""
     end_s = time.monotonic() + _WAIT_S
-    while not check(now := look()):
+    while True:
+        found = tenant.coflows()
+        now = {group.name: found.get(group.name, {}).get('state', 'absent')
+               for group in groups}
+        if set(now.values()) <= wanted:
+            return
         if time.monotonic() > end_s:
             raise NotReached(what=what, limit_s=_WAIT_S, now=now)
         time.sleep(_POLL_S)
@@ -175,13 +172,14 @@ def _send(layout: layouts.Layout, groups: tuple[Group, ...],
                      key=lambda row: int(row[0].rpartition('-')[2]))
         for name, _uuid, host, _ip in vms:
             out.print(f'  {name} on {host}', highlight=False)
-        for src, dst, size_bytes in _pairs(group):
-            ends.append((vms[src][2], vms[dst][2]))
+        coflow, = hint_matrix.parse_matrix_text(group.matrix, group.name)
+        for flow in coflow.flows:
+            src, dst = vms[flow.src], vms[flow.dst]
+            ends.append((src[2], dst[2]))
             flows.append(traffic.FlowSpec(
-                number, layout.vm_namespace(vms[src][1]),
-                layout.vm_namespace(vms[dst][1]), vms[dst][3],
-                _PORT + number, int(size_bytes),
-                vms[src][2] if vms[src][2] == vms[dst][2] else None))
+                number, layout.vm_namespace(src[1]),
+                layout.vm_namespace(dst[1]), dst[3], _PORT + number,
+                int(flow.size_bytes), src[2] if src[2] == dst[2] else None))
     total_bytes = sum(flow.size_bytes for flow in flows)
     out.print(f'sending {units.format_size(total_bytes)} …')
     job = traffic.Job(
@@ -191,16 +189,9 @@ def _send(layout: layouts.Layout, groups: tuple[Group, ...],
         return list(transfer.run().ccts_s)
 
 
-def _pairs(group: Group) -> list[tuple[int, int, float]]:
-    coflow, = hint_matrix.parse_matrix_text(
-        group.matrix, group.name)
-    return [(flow.src, flow.dst, flow.size_bytes) for flow in coflow.flows]
-
-
 def _print(tenant: Client, groups: tuple[Group, ...], seen_s: list[float],
            out: console.Console) -> None:
-    rows = {row['name']: row for row in sorted(
-        tenant.json('coflow', 'list'), key=lambda row: row['arrival'] or 0)}
+    rows = tenant.coflows()
     shown = table.Table('Coflow', 'Planned', 'Measured', 'Seen by receivers')
     for group, one_s in zip(groups, seen_s):
         row = rows[group.name]
@@ -208,9 +199,3 @@ def _print(tenant: Client, groups: tuple[Group, ...], seen_s: list[float],
             '-' if value is None else units.format_time(value)
             for value in (row['cct_s'], row['measured_cct_s'], one_s)))
     out.print(shown)
-
-
-if __name__ == '__main__':
-    loaded = layouts.load()
-    assert loaded is not None
-    sys.exit(show(loaded, console.Console()))

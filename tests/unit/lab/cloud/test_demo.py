@@ -223,7 +223,8 @@ def test_nothing_is_deleted_where_nothing_is(cloud):
 
 def test_the_groups_of_the_demo_have_matrices_of_their_size():
     for group in demo.GROUPS:
-        pairs = demo._pairs(group)
-        vms = {vm for src, dst, _size_bytes in pairs for vm in (src, dst)}
-        assert vms == set(range(group.n_vms))
+        coflow, = demo.hint_matrix.parse_matrix_text(group.matrix, group.name)
+        assert coflow.n_vms == group.n_vms
+        assert {vm for flow in coflow.flows for vm in (flow.src, flow.dst)
+                } == set(range(group.n_vms))
     assert sum(group.n_vms for group in demo.GROUPS) == 10
