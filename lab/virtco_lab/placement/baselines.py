@@ -56,8 +56,7 @@ def min_machines(inst: instances.Instance) -> np.ndarray | None:
 
     A host that is in use is filled before an empty one is opened.
     """
-    def choose(filler: candidates.Filler, node: int, hosts: np.ndarray
-               ) -> int:
+    def choose(filler: candidates.Filler, node: int, hosts: np.ndarray) -> int:
         used = np.isin(hosts, filler.assign[filler.assign >= 0])
         if used.any():
             return candidates.fullest(filler, node, hosts[used])
@@ -69,8 +68,7 @@ def round_robin(inst: instances.Instance) -> np.ndarray | None:
     """Take the next host in the list that has room (Choreo section 6)."""
     last = -1
 
-    def choose(filler: candidates.Filler, node: int, hosts: np.ndarray
-               ) -> int:
+    def choose(filler: candidates.Filler, node: int, hosts: np.ndarray) -> int:
         nonlocal last
         after = hosts[hosts > last]
         last = int(after[0] if len(after) else hosts[0])

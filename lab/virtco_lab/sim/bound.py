@@ -108,8 +108,7 @@ def _violated(owner: np.ndarray, busy_s: np.ndarray, release_s: np.ndarray,
             + share @ (busy_s[chosen] / 2 - release_s[chosen]))
 
 
-def _solved(alone_s: np.ndarray, cuts: list[_Cut]
-            ) -> tuple[np.ndarray, float]:
+def _solved(alone_s: np.ndarray, cuts: list[_Cut]) -> tuple[np.ndarray, float]:
     """Solve the linear program over the CCTs, with the cuts found so far.
 
     :returns: the CCTs, shape (C,), and the bound that its dual proves.

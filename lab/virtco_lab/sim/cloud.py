@@ -225,8 +225,7 @@ class _Cloud:
         for group, plan in zip(batch, self.plan(batch), strict=True):
             self.start(group, plan)
 
-    def plan(self, batch: Sequence[group_model.Group]
-             ) -> list[snapshot.Plan]:
+    def plan(self, batch: Sequence[group_model.Group]) -> list[snapshot.Plan]:
         hosts = tuple(dataclasses.replace(
             host, free=tuple(self.free[name].tolist()))
             for name, host in self.hosts.items())

@@ -75,8 +75,7 @@ class Outcome:
                               if promised.any() else 1.0)}
 
 
-def with_deadlines(cap_bps: np.ndarray,
-                   demands: Sequence[fabric_model.Demand],
+def with_deadlines(cap_bps: np.ndarray, demands: Sequence[fabric_model.Demand],
                    arrivals_s: np.ndarray, slack: float,
                    rng: np.random.Generator, share: float = 1.0) -> Load:
     """Draw deadlines of (1 + U[0, slack]) times alone (Varys, section 7.4).
@@ -89,8 +88,7 @@ def with_deadlines(cap_bps: np.ndarray,
     return Load(cap_bps, demands, arrivals_s, due_s)
 
 
-def port_s(sim: simulation.Simulation, coflows: Sequence[int]
-           ) -> np.ndarray:
+def port_s(sim: simulation.Simulation, coflows: Sequence[int]) -> np.ndarray:
     """Return the port seconds that coflows have left, (n, n_ports)."""
     fabric = sim.fabric
     found = np.zeros((len(coflows), len(fabric.cap)))

@@ -138,8 +138,7 @@ def printed_status(small: _Small) -> int:
     return int(_minimise({('alpha',): -1.0}, rows).status)
 
 
-def _placed(small: _Small, rows: list[_Row]
-            ) -> tuple[float, tuple[int, ...]]:
+def _placed(small: _Small, rows: list[_Row]) -> tuple[float, tuple[int, ...]]:
     """Solve rows with (3c) and (3d), where every VM takes one slot.
 
     :returns: the optimum and each VM's host of the largest share, which is
@@ -240,8 +239,7 @@ def _uniform() -> Erratum:
         least_s < _NEAR < best_s)
 
 
-def _ratio(small: _Small, solve: _Solve, where: str, example: str
-           ) -> Erratum:
+def _ratio(small: _Small, solve: _Solve, where: str, example: str) -> Erratum:
     _, places = solve(small)
     rounded_s, best_s = small.cct_s(places), small.least_s()
     return Erratum(

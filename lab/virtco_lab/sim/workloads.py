@@ -64,8 +64,7 @@ TABLE2 = tuple(Application(
 
 
 def table2(*, seed: int, shape: str = 'sparse', scale_width: float = 1.0,
-           tail_sigma: float = TAIL_SIGMA
-           ) -> tuple[coflow_model.Coflow, ...]:
+           tail_sigma: float = TAIL_SIGMA) -> tuple[coflow_model.Coflow, ...]:
     """Draw the coflows of Table 2's six applications, in its order.
 
     :param seed: same seed, same flows.

@@ -64,8 +64,7 @@ def _least(panel: outcome.Panel) -> float:
                 if y is not None and y > 0), default=1.0)
 
 
-def _bars(axes: Any, panel: outcome.Panel, colours: dict[str, str]
-          ) -> None:
+def _bars(axes: Any, panel: outcome.Panel, colours: dict[str, str]) -> None:
     ours = [series for series in panel.series if not series.paper]
     names = [str(group) for group in ours[0].x]
     width = 0.84 / len(ours)
@@ -94,8 +93,7 @@ def _papers(panel: outcome.Panel) -> list[outcome.Series]:
     return [series for series in panel.series if series.paper]
 
 
-def _lines(axes: Any, panel: outcome.Panel, colours: dict[str, str]
-           ) -> None:
+def _lines(axes: Any, panel: outcome.Panel, colours: dict[str, str]) -> None:
     """Draw lines, or points through which others are seen."""
     style: dict[str, Any] = ({'linestyle': 'none', 'alpha': 0.4}
                              if panel.kind == 'points' else {})
@@ -106,8 +104,7 @@ def _lines(axes: Any, panel: outcome.Panel, colours: dict[str, str]
                       **style)
 
 
-def _cdf(axes: Any, panel: outcome.Panel, colours: dict[str, str]
-         ) -> None:
+def _cdf(axes: Any, panel: outcome.Panel, colours: dict[str, str]) -> None:
     for series in panel.series:
         if series.paper:
             continue

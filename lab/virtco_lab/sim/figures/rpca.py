@@ -233,10 +233,9 @@ _RELATIVE = (*ALL, 'topology-aware')
 
 def figure(number: int | str, title: str, first: str, settings: Sequence[str],
            numbers: Callable[..., samples.Found], note: str,
-           names: Sequence[str] = ALL, y_label: str = OVER,
-           kind: str = 'bars', log_y: bool = False,
-           short: tuple[str, ...] = (), seeded: bool = True
-           ) -> samples.Figure:
+           names: Sequence[str] = ALL, y_label: str = OVER, kind: str = 'bars',
+           log_y: bool = False, short: tuple[str, ...] = (),
+           seeded: bool = True) -> samples.Figure:
     """Build a figure of times over the baseline's of the same seed.
 
     :param first: heading of the settings.

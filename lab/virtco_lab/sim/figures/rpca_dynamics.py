@@ -111,9 +111,8 @@ def error(rates: Matrix, truth: Matrix) -> float:
     return 100 * float(np.minimum(off, MOST_ERROR).mean())
 
 
-def _sample(setting: str, seed: int) -> tuple[dict[str, Matrix],
-                                              clouds.Cloud,
-                                              np.random.Generator]:
+def _sample(setting: str, seed: int
+            ) -> tuple[dict[str, Matrix], clouds.Cloud, np.random.Generator]:
     rng = np.random.default_rng([seed, 50, 14])
     how = SETTINGS[setting]
     cloud = clouds.Cloud(N_HOSTS, how.dynamics, rng)
