@@ -33,8 +33,8 @@ def _members(mesh, display_name):
                          ids=['by name', 'by address'])
 def test_ranks_are_where_the_rankfile_says(mesh, display_name):
     called = launchers.names(_members(mesh, display_name))
-    ran = mpi.run(mesh, mpi.Job('broadcast', SIZE,
-                                [called[host] for host in ORDER]), 1)
+    ran = mpi.run(mesh, 'broadcast', SIZE, [called[host] for host in ORDER],
+                  n_runs=1)
     assert list(ran.hosts) == [mesh.names[host] for host in ORDER]
 
 
@@ -51,8 +51,9 @@ def test_messages_go_over_the_edges_of_the_tree(mesh, operation, shape,
                   (sender, receiver)] = RATE_BPS
     mesh.set_rates(rates_bps)
     options = launchers.mca(operation, shape, SIZE, n_segments)
-    fast, slow = (mpi.run(mesh, mpi.Job(
-        operation, SIZE, [mesh.names[host] for host in order], options), 1)
+    fast, slow = (mpi.run(
+        mesh, operation, SIZE, [mesh.names[host] for host in order], options,
+        1)
         for order in (ORDER, [ORDER[0], *reversed(ORDER[1:])]))
     # A token bucket lets the first part of each segment through at once.
     assert fast.took_s[0] < SLOW_S / 3 < SLOW_S * 0.6 < slow.took_s[0]
@@ -60,4 +61,4 @@ def test_messages_go_over_the_edges_of_the_tree(mesh, operation, shape,
 
 def test_what_mpirun_says_is_told(mesh):
     with pytest.raises(RuntimeError, match='(?s)mpirun ended with 1.*scatter'):
-        mpi.run(mesh, mpi.Job('scatter', SIZE, mesh.names[:2]), 1)
+        mpi.run(mesh, 'scatter', SIZE, mesh.names[:2], n_runs=1)

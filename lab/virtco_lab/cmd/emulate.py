@@ -17,7 +17,8 @@ def main(argv: list[str] | None = None) -> int:
     """Run ``virtco-emulate``; return its exit code."""
     options = _parser().parse_args(argv)
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _leave)
+        # End as on Ctrl-C: through every ``finally``.
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     try:
         return typing.cast(int, options.function(options))
     except capability.CannotEmulate as error:
@@ -30,11 +31,6 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print('Interrupted; everything was removed.', file=sys.stderr)
         return 130
-
-
-def _leave(number: int, _frame: object) -> None:
-    """End as on Ctrl-C: through every ``finally``."""
-    raise SystemExit(128 + number)
 
 
 def _parser() -> argparse.ArgumentParser:

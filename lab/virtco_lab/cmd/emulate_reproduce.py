@@ -8,15 +8,12 @@ from collections.abc import Mapping
 import sys
 import time
 
-import rich.console
-
 from virtco import exception
 from virtco import units
 from virtco_lab.cmd import arguments
 from virtco_lab.cmd import present
 from virtco_lab.emulation import broadcast
 from virtco_lab.emulation import capability
-from virtco_lab.emulation import display
 from virtco_lab.emulation import extent
 from virtco_lab.emulation import gap
 from virtco_lab.emulation import hinted
@@ -104,8 +101,7 @@ def run(args: argparse.Namespace) -> int:
             args.first_seed, args.first_seed + args.seeds)),
         args.check, args.hosts, workloads.SHAPES
         if args.shape == _ALL else (args.shape,), args.output)
-    found = (_TEST_CASES if is_case else _FIGURES)[name](
-        options, display.Display(rich.console.Console(stderr=True)))
+    found = (_TEST_CASES if is_case else _FIGURES)[name](options)
     present.show(found, args.output, args.json)
     if args.write:
         document.write_measured(

@@ -23,7 +23,6 @@ from virtco import units
 from virtco.advise import orders
 from virtco.advise import trees
 from virtco.measure import rounds
-from virtco_lab.emulation import display as displays
 from virtco_lab.emulation import extent
 from virtco_lab.emulation import mesh as mesh_module
 from virtco_lab.emulation import scenario
@@ -105,14 +104,13 @@ def n_snapshots(options: extent.Options) -> int:
     return SNAPSHOTS // 2 if options.short else SNAPSHOTS
 
 
-def figure(kind: Kind, options: extent.Options, display: displays.Display
-           ) -> outcome.Outcome:
+def figure(kind: Kind, options: extent.Options) -> outcome.Outcome:
     """Measure broadcasts by tree, relative to that by the binomial tree."""
     found = samples.Samples(options.seeds)
     mesh = mesh_module.Mesh(N_HOSTS, options.rate_bps)
     with mesh.built():
         for seed in options.seeds:
-            _seed(kind, mesh, seed, options, display, found)
+            _seed(kind, mesh, seed, options, found)
     columns, rows, panels = _TABLE(found)
     return outcome.Outcome(
         f'emulated-{kind.name}',
@@ -148,8 +146,7 @@ def _mean(found: samples.Samples, series: str) -> float:
 
 
 def _seed(kind: Kind, mesh: mesh_module.Mesh, seed: int,
-          options: extent.Options, display: displays.Display,
-          found: samples.Samples) -> None:
+          options: extent.Options, found: samples.Samples) -> None:
     """Add the times of a seed's broadcasts to each tree's.
 
     The series are mean seconds, measured and by the model, and of each
@@ -160,8 +157,10 @@ def _seed(kind: Kind, mesh: mesh_module.Mesh, seed: int,
     cloud = clouds.Cloud(N_HOSTS, kind.dynamics, rng)
     scale = options.rate_bps / clouds.LINK_BPS
     estimates = calibrated(mesh, cloud, options, kind.reading_s)
-    display.say(f'seed {seed}: {n_snapshots(options)} snapshots measured')
-    error = _error(estimates['median'], estimates['truth'])
+    options.say(f'seed {seed}: {n_snapshots(options)} snapshots measured')
+    pairs = ~np.eye(N_HOSTS, dtype=bool)
+    error = float(np.median(np.abs(
+        estimates['median'][pairs] / estimates['truth'][pairs] - 1)))
     runs: dict[str, list[tuple[float, ...]]] = {
         name: [] for name in kind.series}
     for number in range(n_runs(options)):
@@ -172,7 +171,7 @@ def _seed(kind: Kind, mesh: mesh_module.Mesh, seed: int,
         made = trees_of(kind, estimates, root, options)
         for name in rng.permutation(list(kind.series)).tolist():
             runs[name].append(_broadcast(mesh, *made[name], coming, options))
-        display.say(f'seed {seed}: broadcast {number + 1}: ' + ', '.join(
+        options.say(f'seed {seed}: broadcast {number + 1}: ' + ', '.join(
             f'{name} {runs[name][-1][0]:.2f} s' for name in kind.series))
     for name, its in runs.items():
         measured_s, model_s, waited, repeated = zip(*its)
@@ -184,8 +183,7 @@ def _seed(kind: Kind, mesh: mesh_module.Mesh, seed: int,
 
 
 def calibrated(mesh: mesh_module.Mesh, cloud: clouds.Cloud,
-               options: extent.Options, reading_s: float
-               ) -> dict[str, Matrix]:
+               options: extent.Options, reading_s: float) -> dict[str, Matrix]:
     """Measure snapshots of a cloud; estimate the rates by each estimator.
 
     :param reading_s: time of reading a message at a cable's full rate.
@@ -225,12 +223,6 @@ def estimates_by(readings: Matrix, truth_bps: Matrix) -> dict[str, Matrix]:
              **rpca_dynamics.estimates_of(readings[:, pairs])}
     return {name: clouds.whole(row, N_HOSTS, 1.0)
             for name, row in rates.items()}
-
-
-def _error(estimate: Matrix, truth_bps: Matrix) -> float:
-    """Compute the median relative error of the pairs."""
-    pairs = ~np.eye(N_HOSTS, dtype=bool)
-    return float(np.median(np.abs(estimate[pairs] / truth_bps[pairs] - 1)))
 
 
 def trees_of(kind: Kind, estimates: dict[str, Matrix], root: int,
@@ -286,9 +278,8 @@ def _broadcast(mesh: mesh_module.Mesh, edges: trees.Edges, n_segments: int,
         CHANGE_S, n_segments), waited, len(tries) - 1
 
 
-def expected_s(edges: trees.Edges, size_bytes: float,
-               coming: Sequence[Matrix], change_s: float,
-               n_segments: int = 1) -> float:
+def expected_s(edges: trees.Edges, size_bytes: float, coming: Sequence[Matrix],
+               change_s: float, n_segments: int = 1) -> float:
     """Return the seconds of a broadcast by the model, under changing rates.
 
     :param coming: rates of each interval of ``change_s``; the last one stays.

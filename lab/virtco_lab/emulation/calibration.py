@@ -42,12 +42,9 @@ def measure_bps() -> float:
             traffic.FlowSpec(0, src.namespace, dst.namespace,
                              dst.address, 5001, _TRIAL_BYTES)
             for src in vms for dst in vms if src.host != dst.host)
-        return max(_send_bps(flows) for _ in range(_N_TRIALS))
-
-
-def _send_bps(flows: tuple[traffic.FlowSpec, ...]) -> float:
-    return units.bytes_per_s_to_bps(
-        len(flows) * _TRIAL_BYTES / transfers.send(flows).wall_s)
+        return max(units.bytes_per_s_to_bps(
+            len(flows) * _TRIAL_BYTES / transfers.send(flows).wall_s)
+            for _ in range(_N_TRIALS))
 
 
 def choose_rate_bps(carried_bps: float, n_hosts: int) -> float:

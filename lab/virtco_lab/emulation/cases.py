@@ -185,8 +185,7 @@ def check_room(cell: Cell, scale: Scale, seed: int) -> None:
             limit=f'{n_vms} free slots for the VMs of {cell.key}')
 
 
-def _coflows(cell: Cell, scale: Scale, seed: int
-             ) -> list[coflow_model.Coflow]:
+def _coflows(cell: Cell, scale: Scale, seed: int) -> list[coflow_model.Coflow]:
     if cell.case == GAP:
         return _gap_coflows(seed)
     if cell.case in ('virtco-case1', 'virtco-case2'):

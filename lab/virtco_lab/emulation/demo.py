@@ -2,6 +2,8 @@
 
 """The main job: the workloads under their schemes, shown and reported."""
 
+from collections.abc import Callable
+from collections.abc import Sequence
 import contextlib
 import dataclasses
 import pathlib
@@ -13,7 +15,7 @@ import rich.console
 from virtco import units
 from virtco_lab.emulation import bed as beds
 from virtco_lab.emulation import calibration
-from virtco_lab.emulation import display as display_module
+from virtco_lab.emulation import display as displays
 from virtco_lab.emulation import report
 from virtco_lab.emulation import results as results_module
 from virtco_lab.emulation import runner
@@ -56,15 +58,9 @@ class Options:
     def workloads(self, rate_bps: float) -> list[scenario.Workload]:
         """Make the workloads that were asked for."""
         made = {'fig1': lambda: scenario.fig1(rate_bps, self.slots),
-                'mix': lambda: self._in_order(scenario.mix(
-                    self.n_hosts, rate_bps, self.seed))}
+                'mix': lambda: scenario.mix(
+                    self.n_hosts, rate_bps, self.seed, order=self.order)}
         return [made[name]() for name in ONLY if self.only in (None, name)]
-
-    def _in_order(self, workload: scenario.Workload) -> scenario.Workload:
-        return dataclasses.replace(workload, schemes=tuple(
-            dataclasses.replace(scheme, order=self.order)
-            if scheme == scenario.VIRTCO else scheme
-            for scheme in workload.schemes))
 
 
 class Demo:
@@ -78,11 +74,10 @@ class Demo:
     def __init__(self, options: Options, console: rich.console.Console,
                  simulated: bool):
         self._options = options
-        self._display = display_module.Display(console)
+        self._display = displays.Display(console)
         self._simulated = simulated
         self._rate_bps = options.rate_bps or DEFAULT_RATE_BPS
-        self._found: dict[str, tuple[scenario.Workload, list[
-            results_module.SchemeResult]]] = {}
+        self._found: dict[str, results_module.WorkloadResult] = {}
         self._host_rates: tuple[results_module.HostRate, ...] = ()
         self._notes: list[str] = []
         self._complete = False
@@ -90,15 +85,17 @@ class Demo:
     def run(self) -> None:
         """Run all workloads; a testbed is removed at the end."""
         if self._simulated:
-            self._simulate()
+            self._each(lambda workload, scheme, progress, _: self._finish(
+                workload, runner.run_simulated(
+                    workload, scheme, self._rates_bps(), self._options.slots,
+                    self._options.seed, progress)))
         else:
             self._emulate()
         self._complete = True
 
     def results(self) -> results_module.Results | None:
         """Return the results of finished schemes; None without one."""
-        workloads = [_workload_result(workload, schemes)
-                     for workload, schemes in self._found.values() if schemes]
+        workloads = tuple(self._found.values())
         if not workloads:
             return None
         notes = [*self._notes, *_business(workloads)]
@@ -107,7 +104,7 @@ class Demo:
         return results_module.Results(
             'simulated' if self._simulated else 'emulated',
             self._options.n_hosts, self._rate_bps, self._options.slots,
-            self._options.seed, tuple(workloads), self._host_rates,
+            self._options.seed, workloads, self._host_rates,
             tuple(notes), self._display.elapsed_s, not self._complete)
 
     def _emulate(self) -> None:
@@ -129,8 +126,10 @@ class Demo:
                     'was used for the others.')
             self._host_rates = testbed.host_rates()
             display.say(_describe(self._host_rates))
-            for workload, scheme, is_last in self._todo():
-                self._emulate_one(testbed, workload, scheme, is_last)
+            self._each(lambda workload, scheme, progress, is_last: (
+                runner.run_emulated(
+                    testbed, workload, scheme, progress, keep=is_last,
+                    on_result=lambda result: self._finish(workload, result))))
             display.say('removing everything')
 
     def _choose_rate(self) -> None:
@@ -142,38 +141,34 @@ class Demo:
             f'{units.format_rate(self._rate_bps)} per uplink, '
             f'{scenario.LOCAL_PACE} times that inside of a host')
 
-    def _todo(self) -> list[tuple[scenario.Workload, schemes.Scheme, bool]]:
+    def _each(self, run: Callable[[
+            scenario.Workload, schemes.Scheme, displays.Progress, bool],
+            object]) -> None:
+        """Run each workload under each of its schemes.
+
+        :param run: gets also whether it is the last one.
+        """
         todo = [(workload, scheme)
                 for workload in self._options.workloads(self._rate_bps)
                 for scheme in workload.schemes]
-        return [(*pair, pair is todo[-1]) for pair in todo]
-
-    def _emulate_one(self, testbed: testbed_module.Testbed,
-                     workload: scenario.Workload, scheme: schemes.Scheme,
-                     is_last: bool) -> None:
-        title = f'{workload.name}: {scheme.label}'
-        with self._display.progress(title) as progress:
-            runner.run_emulated(
-                testbed, workload, scheme, progress, keep=is_last,
-                on_result=lambda result: self._finish(workload, result))
+        for left, (workload, scheme) in enumerate(todo, 1 - len(todo)):
+            with self._display.progress(
+                    f'{workload.name}: {scheme.label}') as progress:
+                run(workload, scheme, progress, not left)
 
     def _rates_bps(self) -> dict[str, float]:
         """Return the real rate of each hypervisor's uplink."""
         return {host: self._rate_bps / (1 + (host == self._options.slow_host))
                 for host in beds.host_names(self._options.n_hosts)}
 
-    def _simulate(self) -> None:
-        for workload, scheme, _ in self._todo():
-            with self._display.progress(
-                    f'{workload.name}: {scheme.label}') as progress:
-                self._finish(workload, runner.run_simulated(
-                    workload, scheme, self._rates_bps(), self._options.slots,
-                    self._options.seed, progress))
-
     def _finish(self, workload: scenario.Workload,
                 result: results_module.SchemeResult) -> None:
-        self._found.setdefault(workload.name, (workload, []))[1].append(
-            result)
+        known = self._found.get(workload.name)
+        done = (*(known.schemes if known else ()), result)
+        self._found[workload.name] = results_module.WorkloadResult(
+            workload.name, workload.title, done, workload.unit_s,
+            workload.paper_means[:len(done)],
+            len(done) == len(workload.schemes))
         self._display.say(f'{workload.name}: {result.label}: average '
                           f'completion time {result.mean_measured_s:.2f} s')
 
@@ -185,15 +180,6 @@ def present(results: results_module.Results, options: Options,
     path = report.write(results, options.report_dir)
     console.print(f'Report: {path.resolve()}', soft_wrap=True,
                   highlight=False)
-
-
-def _workload_result(workload: scenario.Workload,
-                     schemes: list[results_module.SchemeResult]
-                     ) -> results_module.WorkloadResult:
-    return results_module.WorkloadResult(
-        workload.name, workload.title, tuple(schemes), workload.unit_s,
-        workload.paper_means[:len(schemes)],
-        len(schemes) == len(workload.schemes))
 
 
 def _browse(url: str) -> None:
@@ -216,26 +202,25 @@ def _describe(rates: tuple[results_module.HostRate, ...]) -> str:
         for rate in rates)
 
 
-def _avoidance(slow_host: str, workloads: list[
-        results_module.WorkloadResult]) -> list[str]:
+def _avoidance(slow_host: str,
+               workloads: Sequence[results_module.WorkloadResult]
+               ) -> list[str]:
     """Return notes on the bytes of each scheme over the halved uplink."""
     notes = []
     for workload in workloads:
         for scheme in workload.schemes:
             loads = {host: sum(both)
                      for host, both in scheme.uplink_bytes.items()}
-            others = [load for host, load in loads.items()
-                      if host != slow_host]
+            slow = units.format_size(loads.pop(slow_host))
             notes.append(
-                f'{workload.name}: {scheme.label} moves '
-                f'{units.format_size(loads[slow_host])} over the halved '
-                f'uplink of {slow_host}, and '
-                f'{units.format_size(statistics.fmean(others))} over each '
-                f'other one on average.')
+                f'{workload.name}: {scheme.label} moves {slow} over the '
+                f'halved uplink of {slow_host}, and '
+                f'{units.format_size(statistics.fmean(loads.values()))} over '
+                'each other one on average.')
     return notes
 
 
-def _business(workloads: list[results_module.WorkloadResult]) -> list[str]:
+def _business(workloads: Sequence[results_module.WorkloadResult]) -> list[str]:
     """Say when the machine had too little time left for the testbed."""
     busy = [scheme.busy_fraction for workload in workloads
             for scheme in workload.schemes

@@ -18,8 +18,8 @@ _LINE_S = 5.0
 class Display:
     """Printer of a line per step, with the time since the start."""
 
-    def __init__(self, console: rich.console.Console):
-        self.console = console
+    def __init__(self, console: rich.console.Console | None = None):
+        self.console = console or rich.console.Console(stderr=True)
         self._began_s = time.monotonic()
 
     @property

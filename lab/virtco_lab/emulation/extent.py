@@ -7,7 +7,7 @@ import dataclasses
 import pathlib
 
 from virtco_lab.emulation import cases
-from virtco_lab.emulation import display
+from virtco_lab.emulation import display as displays
 from virtco_lab.sim.figures import outcome
 
 
@@ -22,6 +22,7 @@ class Options:
     :ivar n_hosts: hypervisors of a test case.
     :ivar shapes: shapes of the matrices of test cases 1 to 3.
     :ivar directory: directory of the runs and the logs of a test case.
+    :ivar display: display of the run's progress.
     """
 
     rate_bps: float
@@ -30,6 +31,12 @@ class Options:
     n_hosts: int = 8
     shapes: tuple[str, ...] = ('medium',)
     directory: pathlib.Path = pathlib.Path('virtco-emulate-output')
+    display: displays.Display = dataclasses.field(
+        default_factory=displays.Display, compare=False)
+
+    def say(self, text: str) -> None:
+        """Print a line about the run."""
+        self.display.say(text)
 
     @property
     def scale(self) -> cases.Scale:
@@ -43,4 +50,4 @@ class Options:
 
 
 #: Measures and shows a figure.
-Figure = Callable[[Options, display.Display], outcome.Outcome]
+Figure = Callable[[Options], outcome.Outcome]

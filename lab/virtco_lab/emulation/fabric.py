@@ -16,7 +16,9 @@ listens on or talks over the machine's own network.
 """
 
 import collections
-import collections.abc
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
 import contextlib
 import dataclasses
 import ipaddress
@@ -127,8 +129,8 @@ class Fabric:
             for way, rate_bps in (('up', uplink.up_bps),
                                   ('down', uplink.down_bps))])
 
-    def set_pair_rates(self, rates_bps: collections.abc.Mapping[
-            tuple[str, str], float], verb: str = 'change') -> None:
+    def set_pair_rates(self, rates_bps: Mapping[tuple[str, str], float],
+                       verb: str = 'change') -> None:
         """Give pairs their rates; open connections go on with them.
 
         Each sender's ingress of the core has a class per receiver.
@@ -204,8 +206,7 @@ class Fabric:
                           [f'link delete {port.dev}'], 'ip')
         namespaces.remove(port.namespace)
 
-    def introduce(self, pairs: collections.abc.Iterable[
-            tuple[VmPort, VmPort]]) -> None:
+    def introduce(self, pairs: Iterable[tuple[VmPort, VmPort]]) -> None:
         """Tell VMs each other's hardware addresses.
 
         The kernel's table of addresses that it learned by asking is one for
@@ -266,8 +267,7 @@ class Fabric:
         self.hypervisors[host] = made
 
     @staticmethod
-    def _make(namespace: str, lines: collections.abc.Iterable[str] = ()
-              ) -> None:
+    def _make(namespace: str, lines: Iterable[str] = ()) -> None:
         """Make a namespace, and run these lines of ``ip`` in it."""
         namespaces.create(namespace)
         namespaces.call(namespace, _disable_ipv6)
@@ -275,7 +275,7 @@ class Fabric:
 
 
 @contextlib.contextmanager
-def built(bed: beds.Bed) -> collections.abc.Iterator[Fabric]:
+def built(bed: beds.Bed) -> Iterator[Fabric]:
     """Build a bed's network in a run of its own; remove all of it at last."""
     with janitor.run() as run:
         fabric = Fabric(run)

@@ -27,7 +27,6 @@ from virtco_lab.emulation import extent
 from virtco_lab.emulation import measure
 from virtco_lab.emulation import prediction
 from virtco_lab.emulation import scenario
-from virtco_lab.emulation.display import Display
 from virtco_lab.sim import joint_optimum
 from virtco_lab.sim import schemes
 from virtco_lab.sim.figures import outcome
@@ -72,7 +71,7 @@ class Seed:
             np.array([index[name] for name in names]) for names in hosts])
 
 
-def gap(options: extent.Options, display: Display) -> outcome.Outcome:
+def gap(options: extent.Options) -> outcome.Outcome:
     """Measure the schemes, prove the optima, and take the ratios apart."""
     if options.n_hosts > _MOST_HOSTS:
         raise exception.Invalid(
@@ -90,20 +89,19 @@ def gap(options: extent.Options, display: Display) -> outcome.Outcome:
         raise exception.Invalid(
             field='--seeds', value=record.shown_seeds(options.seeds),
             limit='a seed in which not all groups fit into hosts')
-    runs = measure.run([cell], tuple(solved), scale, options.directory,
-                       display)
+    runs = measure.run([cell], dataclasses.replace(
+        options, seeds=tuple(solved)), scale)
     with concurrent.futures.ProcessPoolExecutor() as pool:
         parts = {name: list(pool.map(_parts, its, solved.values()))
                  for (_, name), its in runs.items()}
     ratios = {name: np.array([(*its, math.prod(its)) for its in every]).T
               for name, every in parts.items()}
     labels = tuple(schemes.get(name).label for name in ratios)
-    rows: tuple[tuple[outcome.Cell, ...], ...] = tuple(
-        (label, *map(_shown, its), round(float(its[-1].max()), 2))
-        for label, its in zip(labels, ratios.values(), strict=True))
     return outcome.Outcome(
         'emulated-virtco-gap', 'Measured mean CCT over the proven optimum of '
-        'placement and schedule', ('scheme', *_RATIOS, 'worst seed'), rows,
+        'placement and schedule', ('scheme', *_RATIOS, 'worst seed'), tuple(
+            (label, *map(_shown, its), round(float(its[-1].max()), 2))
+            for label, its in zip(labels, ratios.values(), strict=True)),
         (outcome.Panel(
             'bars', 'Parts of measured / optimum', 'scheme', 'ratio', tuple(
                 outcome.Series(title, labels, tuple(

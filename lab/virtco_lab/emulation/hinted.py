@@ -24,7 +24,6 @@ from virtco_lab.emulation import measure
 from virtco_lab.emulation import misled
 from virtco_lab.emulation import reproduce
 from virtco_lab.emulation import untold
-from virtco_lab.emulation.display import Display
 from virtco_lab.sim import controlled
 from virtco_lab.sim.figures import outcome
 
@@ -71,8 +70,8 @@ class Run:
             self.expected_s) - 1
 
 
-def run(settings: Sequence[str], options: extent.Options,
-        display: Display) -> dict[tuple[str, int], Run]:
+def run(settings: Sequence[str], options: extent.Options
+        ) -> dict[tuple[str, int], Run]:
     """Run the cells that are not in the directory yet.
 
     "exact" comes first: the others need its hosts. Measured runs of before are
@@ -80,13 +79,15 @@ def run(settings: Sequence[str], options: extent.Options,
     """
     scale = options.scale
     book = measure.Book(options.directory / 'hinted.jsonl', Run)
-    book.update({key: _simulated(one) for key, one in book.items()})
+    book.update({key: dataclasses.replace(one, expected_s=_expected(
+        one.setting, one.seed, one.hosts, one.told_s,
+        cases.Scale(one.n_hosts, one.rate_bps))) for key, one in book.items()})
     settings = sorted(settings, key=lambda setting: setting != 'exact')
     todo = [(seed, setting) for seed in options.seeds for setting in settings
             if (setting, seed, *scale.identity) not in book]
     if todo:
         logs = options.directory / 'logs' / 'hinted'
-        with untold.Bed(cases.bed(scale, logs), display.say) as bed:
+        with untold.Bed(cases.bed(scale, logs), options.say) as bed:
             bed.wait_measured()
             for seed, setting in todo:
                 exact = book.get(('exact', seed, *scale.identity))
@@ -94,7 +95,7 @@ def run(settings: Sequence[str], options: extent.Options,
                     _once, bed, setting, seed, scale,
                     exact.hosts if exact is not None else None))
                 book.add(made)
-                display.say(
+                options.say(
                     f'seed {seed}, {setting}: mean CCT '
                     f'{statistics.fmean(made.ccts_s):.2f} s, simulated '
                     f'{statistics.fmean(made.expected_s):.2f} s '
@@ -104,29 +105,23 @@ def run(settings: Sequence[str], options: extent.Options,
             for setting in settings for seed in options.seeds}
 
 
-def _simulated(run: Run) -> Run:
-    return dataclasses.replace(run, expected_s=_expected(
-        run.setting, run.seed, run.hosts,
-        [math.inf if at_s is None else at_s for at_s in run.told_s],
-        cases.Scale(run.n_hosts, run.rate_bps)))
-
-
-def _expected(setting: str, seed: int, hosts: Mapping[str, Sequence[str]],
-              told_s: Sequence[float], scale: cases.Scale
+def _expected(setting: str, seed: int, hosts: untold.Hosts,
+              told_s: Sequence[float | None], scale: cases.Scale
               ) -> tuple[float, ...]:
     coflows = misled.workload(seed, scale)
-    return misled.expect(coflows, misled.of_setting(setting, seed, coflows),
-                         hosts, told_s, scale)
+    return misled.expect(
+        coflows, misled.of_setting(setting, seed, coflows), hosts,
+        [math.inf if at_s is None else at_s for at_s in told_s], scale)
 
 
 def _once(bed: untold.Bed, setting: str, seed: int, scale: cases.Scale,
           hosts: untold.Hosts | None) -> Run:
     coflows = misled.workload(seed, scale)
     sent = bed.send(coflows, misled.of_setting(setting, seed, coflows), hosts)
+    told_s = tuple(at_s if at_s < math.inf else None for at_s in sent.told_s)
     return Run(
         setting, seed, *scale.identity, sent.hosts, sent.ccts_s,
-        _expected(setting, seed, sent.hosts, sent.told_s, scale),
-        tuple(at_s if at_s < math.inf else None for at_s in sent.told_s),
+        _expected(setting, seed, sent.hosts, told_s, scale), told_s,
         sent.usage.waited, sum(sent.usage.ran.values()))
 
 
@@ -145,41 +140,37 @@ def _title(n_seeds: int, scale: cases.Scale) -> tuple[str, ...]:
 
 
 def _by_setting(name: str, title: str, settings: Sequence[str],
-                options: extent.Options, display: Display
-                ) -> outcome.Outcome:
+                options: extent.Options) -> outcome.Outcome:
     """Measure the mean CCT of all coflows over that with exact hints."""
     if options.short:
         settings = settings[:2]
-    found = run(settings, options, display)
-    rows: list[tuple[outcome.Cell, ...]] = []
-    bars = {}
-    for setting in settings:
-        its = [found[setting, seed] for seed in options.seeds]
-        bars[setting] = _ratios(found, setting, options.seeds)
-        rows.append((setting, *map(outcome.shown, bars[setting]),
-                     round(100 * reproduce.mean_off(its), 1),
-                     round(100 * reproduce.worst_off(its), 1)))
+    found = run(settings, options)
+    bars = {setting: _ratios(found, setting, options.seeds)
+            for setting in settings}
+    its = {setting: [found[setting, seed] for seed in options.seeds]
+           for setting in settings}
     return _shown(f'emulated-{name}', title, (
-        'hints', 'simulated', 'measured', 'off %', 'worst off %'), rows,
-        bars, options, list(found.values()))
+        'hints', 'simulated', 'measured', 'off %', 'worst off %'), [
+            (setting, *map(outcome.shown, bars[setting]),
+             round(100 * reproduce.mean_off(its[setting]), 1),
+             round(100 * reproduce.worst_off(its[setting]), 1))
+            for setting in settings], bars, options, list(found.values()))
 
 
-def liars(options: extent.Options, display: Display) -> outcome.Outcome:
+def liars(options: extent.Options) -> outcome.Outcome:
     """Measure CCTs when one tenant lies, over those without the lie."""
     settings = {f'{factor:g}': 'exact' if factor == 1 else f'lie {factor:g}'
                 for factor in misled.FACTORS}
-    found = run(list(settings.values()), options, display)
+    found = run(list(settings.values()), options)
     who = {seed: misled.liar(misled.workload(seed, options.scale))
            for seed in options.seeds}
-    rows: list[tuple[outcome.Cell, ...]] = []
-    bars = {}
-    for factor, setting in settings.items():
-        bars[factor], others = (
-            _ratios(found, setting, options.seeds,
-                    lambda seed, i, is_his=is_his: (  # type: ignore[misc]
-                        (i == who[seed]) == is_his))
-            for is_his in (True, False))
-        rows.append((factor, *map(outcome.shown, bars[factor] + others)))
+    bars, others = ({factor: _ratios(
+        found, setting, options.seeds,
+        lambda seed, i, is_his=is_his: (  # type: ignore[misc]
+            (i == who[seed]) == is_his))
+        for factor, setting in settings.items()} for is_his in (True, False))
+    rows = [(factor, *map(outcome.shown, bars[factor] + others[factor]))
+            for factor in settings]
     return _shown('emulated-liars', 'CCT when one tenant lies, over that when '
                   'he does not, on the emulated testbed',
                   ('claim / truth', 'his, simulated', 'his, measured',
@@ -215,16 +206,11 @@ def _shown(name: str, title: str, columns: tuple[str, ...],
         (*_title(len(options.seeds), options.scale),
          f'All {len(runs)} runs: {reproduce.agreement(runs)}'),
         (*reproduce.worst_unmet(runs), *reproduce.mean_unmet(runs)), {
-            'runs': {f'{one.setting} / {one.seed}': _row(one)
-                     for one in runs}})
-
-
-def _row(one: Run) -> list[list[float]]:
-    """Round the values of a run for a record."""
-    return [[round(value, 4) for value in values] for values in (
-        one.expected_s, one.ccts_s,
-        [at_s for at_s in one.told_s if at_s is not None],
-        (one.waited, one.busy, one.tries))]
+            'runs': {f'{one.setting} / {one.seed}': [
+                [round(value, 4) for value in values] for values in (
+                    one.expected_s, one.ccts_s,
+                    [at_s for at_s in one.told_s if at_s is not None],
+                    (one.waited, one.busy, one.tries))] for one in runs}})
 
 
 def _ratios(found: Mapping[tuple[str, int], Run], setting: str,

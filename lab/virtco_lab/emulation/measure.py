@@ -24,6 +24,7 @@ import msgspec
 
 from virtco.model import cluster
 from virtco_lab.emulation import cases
+from virtco_lab.emulation import extent
 from virtco_lab.emulation import prediction
 from virtco_lab.emulation import results
 from virtco_lab.emulation import runner
@@ -156,14 +157,15 @@ class Book(dict[Identity, K]):
             file.write(b'\n%b\n' % msgspec.json.encode(run))
 
 
-def run(wanted: Sequence[cases.Cell], seeds: Sequence[int],
-        scale: cases.Scale, directory: pathlib.Path, display: Display
-        ) -> dict[tuple[cases.Cell, str], list[Run]]:
+def run(wanted: Sequence[cases.Cell], options: extent.Options,
+        scale: cases.Scale) -> dict[tuple[cases.Cell, str], list[Run]]:
     """Run the cells that are not in the directory's book yet.
 
+    :param scale: size of the testbed instead of the options'.
     :returns: the run of each seed, by cell and scheme.
     """
-    book = Book(directory / 'runs.jsonl', Run)
+    book = Book(options.directory / 'runs.jsonl', Run)
+    seeds = options.seeds
 
     def identity(cell: cases.Cell, name: str, seed: int) -> Identity:
         return cell.key, name, seed, *scale.identity
@@ -172,7 +174,7 @@ def run(wanted: Sequence[cases.Cell], seeds: Sequence[int],
         for cell in wanted:
             cases.check_room(cell, scale, seed)
     # All seeds have the same links if there is no background.
-    for background, some in ((False, tuple(seeds)),
+    for background, some in ((False, seeds),
                              *((True, (seed,)) for seed in seeds)):
         todo = [(seed, cell, name) for seed in some for cell in wanted
                 if cell.background == background
@@ -180,15 +182,15 @@ def run(wanted: Sequence[cases.Cell], seeds: Sequence[int],
                 if identity(cell, name, seed) not in book]
         if not todo:
             continue
-        logs = directory / 'logs' / f'{some[0]}-{int(background)}'
+        logs = options.directory / 'logs' / f'{some[0]}-{int(background)}'
         with testbed_module.Testbed(
-                cases.bed(scale, logs, some[0], background), display.say
+                cases.bed(scale, logs, some[0], background), options.say
                 ) as testbed:
             testbed.wait_measured()
             for (seed, cell), rows in itertools.groupby(
                     todo, lambda row: row[:2]):
                 _run_cell(testbed, cell, [name for *_, name in rows], seed,
-                          scale, book, display)
+                          scale, book, options.display)
     return {(cell, name): [book[identity(cell, name, seed)] for seed in seeds]
             for cell in wanted for name in schemes_of(cell.case)}
 
@@ -244,7 +246,9 @@ def _once(testbed: testbed_module.Testbed, cell: cases.Cell,
     # CCTs are proportional to the sizes.
     longest_s = max(row.cct_s for row in simulated.coflows)
     stretch = cell.stretch * RUN_S / longest_s if longest_s > 0 else 1.0
-    sent = [_stretched(group, stretch) for group in its_groups]
+    sent = [dataclasses.replace(group, coflows=tuple(
+        coflow.scaled(stretch) for coflow in group.coflows))
+        for group in its_groups]
     workload = scenario.Workload(cell.key, cell.key, tuple(sent), (scheme,))
     with display.progress(f'{cell.key}: {scheme.label}') as progress:
         found = runner.run_emulated(
@@ -280,11 +284,6 @@ def _made(cell: cases.Cell, name: str, seed: int, scale: cases.Scale,
         tuple(round(share, _DIGITS) for share in found.edge_cpu.values()),
         found.retransmits, bin_s=found.bin_s, timeline=found.timeline,
         hosts=tuple(found.hosts.values()))
-
-
-def _stretched(group: scenario.Group, stretch: float) -> scenario.Group:
-    return dataclasses.replace(group, coflows=tuple(
-        coflow.scaled(stretch) for coflow in group.coflows))
 
 
 def schemes_of(case: str) -> tuple[str, ...]:

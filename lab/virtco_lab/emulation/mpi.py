@@ -26,7 +26,6 @@ from virtco.advise import orders
 from virtco.advise import trees
 from virtco.osc import launchers
 from virtco_lab.emulation import broadcast
-from virtco_lab.emulation import display as displays
 from virtco_lab.emulation import extent
 from virtco_lab.emulation import fabric
 from virtco_lab.emulation import mesh as mesh_module
@@ -87,21 +86,6 @@ def check() -> None:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Job:
-    """An operation of Open MPI with its ranks' hosts and options.
-
-    :ivar argument: bytes of the message, or a matrix of bytes by rank.
-    :ivar hosts: name of each rank's host in the rankfile.
-    :ivar options: options that ``virtco group advise`` prints.
-    """
-
-    operation: str
-    argument: int | Matrix
-    hosts: Sequence[str]
-    options: str = ''
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Ran:
     """Result of a run of Open MPI.
 
@@ -112,9 +96,13 @@ class Ran:
     took_s: tuple[float, ...]
 
 
-def run(mesh: mesh_module.Mesh, job: Job, n_runs: int = RUNS) -> Ran:
-    """Start Open MPI on the hosts of a mesh.
+def run(mesh: mesh_module.Mesh, operation: str, argument: int | Matrix,
+        hosts: Sequence[str], options: str = '', n_runs: int = RUNS) -> Ran:
+    """Run an operation of Open MPI on the hosts of a mesh.
 
+    :param argument: bytes of the message, or a matrix of bytes by rank.
+    :param hosts: name of each rank's host in the rankfile.
+    :param options: options that ``virtco group advise`` prints.
     :raises RuntimeError: with the words of mpirun, where it fails.
     """
     there = namespaces.scratch_dir(mesh.run)
@@ -124,22 +112,21 @@ def run(mesh: mesh_module.Mesh, job: Job, n_runs: int = RUNS) -> Ran:
         namespace=namespaces.path(namespaces.name(mesh.run, '')),
         cases='\n'.join(f'{name}|{address}) host={name};;' for name, address
                         in zip(mesh.names, mesh.addresses))))
-    ranks.write_text(launchers.rankfile(job.hosts, _ANY_SLOT))
-    argument = str(job.argument)
-    if not isinstance(job.argument, int):
-        volumes.write_text(json.dumps(
-            np.rint(job.argument).astype(int).tolist()))
-        argument = str(volumes)
-    options = _OPTIONS | {'plm_rsh_agent': f'sh {agent}',
-                          'orte_tmpdir_base': str(there)}
+    ranks.write_text(launchers.rankfile(hosts, _ANY_SLOT))
+    if not isinstance(argument, int):
+        volumes.write_text(json.dumps(np.rint(argument).astype(int).tolist()))
+    usual = _OPTIONS | {'plm_rsh_agent': f'sh {agent}',
+                        'orte_tmpdir_base': str(there)}
     found = subprocess.run(
         [*namespaces.within(namespaces.name(mesh.run, 'control')),
          'mpirun', '--timeout', str(_TIMEOUT_S),
-         '--host', ','.join(sorted(job.hosts)),
-         '--rankfile', str(ranks), '-np', str(len(job.hosts)),
-         *(part for name, value in options.items()
-           for part in ('--mca', name, value)), *job.options.split(),
-         _PYTHON, str(_RANKS), job.operation, argument, str(n_runs)],
+         '--host', ','.join(sorted(hosts)),
+         '--rankfile', str(ranks), '-np', str(len(hosts)),
+         *(part for name, value in usual.items()
+           for part in ('--mca', name, value)), *options.split(),
+         _PYTHON, str(_RANKS), operation,
+         str(argument if isinstance(argument, int) else volumes),
+         str(n_runs)],
         env=os.environ | {'OMPI_ALLOW_RUN_AS_ROOT': '1',
                           'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'},
         capture_output=True, text=True, timeout=_TIMEOUT_S + 30)
@@ -224,8 +211,7 @@ def key(operation: str, name: str) -> str:
     return f'{operation}, {name}'
 
 
-def figure(options: extent.Options, display: displays.Display
-           ) -> outcome.Outcome:
+def figure(options: extent.Options) -> outcome.Outcome:
     """Measure Open MPI's collectives by order of ranks and by tree."""
     check()
     mesh = mesh_module.Mesh(N_HOSTS, options.rate_bps)
@@ -233,7 +219,7 @@ def figure(options: extent.Options, display: displays.Display
     misplaced: list[str] = []
     with mesh.built():
         for seed in options.seeds:
-            misplaced += _seed(mesh, seed, options, display, found)
+            misplaced += _seed(mesh, seed, options, found)
     return _shown(found, misplaced, options)
 
 
@@ -241,7 +227,7 @@ FIGURES: dict[str, extent.Figure] = {'rpca-mpi': figure}
 
 
 def _seed(mesh: mesh_module.Mesh, seed: int, options: extent.Options,
-          display: displays.Display, found: samples.Samples) -> list[str]:
+          found: samples.Samples) -> list[str]:
     """Draw a cloud, and run all plans of all operations in it.
 
     :param found: gets median seconds and, where there is one, the model's.
@@ -264,7 +250,7 @@ def _seed(mesh: mesh_module.Mesh, seed: int, options: extent.Options,
         for name in rng.permutation(list(made)).tolist():
             plan, setting = made[name], key(operation, name)
             hosts = [mesh.names[host] for host in plan.order]
-            ran = run(mesh, Job(operation, argument, hosts, plan.options),
+            ran = run(mesh, operation, argument, hosts, plan.options,
                       broadcast.n_runs(options))
             found.add(setting, {
                 's': float(np.median(ran.took_s)), 'model':
@@ -273,14 +259,13 @@ def _seed(mesh: mesh_module.Mesh, seed: int, options: extent.Options,
                 misplaced.append(
                     f'seed {seed}, {setting}: ranks are on '
                     f'{", ".join(ran.hosts)}, not on {", ".join(hosts)}')
-        display.say(f'seed {seed}: {operation}: ' + ', '.join(
+        options.say(f'seed {seed}: {operation}: ' + ', '.join(
             f'{name} {found.of(key(operation, name), "s")[-1]:.2f} s'
             for name in made))
     return misplaced
 
 
-def _ratios(found: samples.Samples, operation: str, name: str
-            ) -> list[float]:
+def _ratios(found: samples.Samples, operation: str, name: str) -> list[float]:
     return found.ratios(key(operation, name), 's',
                         key(operation, PLANS[operation][0]), 's')
 

@@ -7,7 +7,7 @@ can be told from anything else on the machine. A run's owner is written to
 ``RUNS_DIR``; namespaces whose owner is gone are stale.
 """
 
-import collections.abc
+from collections.abc import Callable
 import concurrent.futures
 import ctypes
 import os
@@ -18,7 +18,7 @@ import shutil
 import signal
 import socket
 import time
-import typing
+from typing import TypeVar
 
 import psutil
 from pyroute2 import netns
@@ -30,7 +30,7 @@ _NETNS_DIR = pathlib.Path('/run/netns')
 _CLONE_NEWNET = 0x40000000
 _REST = re.compile(r'-([0-9a-f]{6})-[a-z0-9]+')
 
-T = typing.TypeVar('T')
+T = TypeVar('T')
 
 
 def new_run() -> str:
@@ -109,7 +109,7 @@ def enter(namespace: str | int) -> None:
     netns.setns(namespace, flags=0)
 
 
-def call(namespace: str, function: collections.abc.Callable[[], T]) -> T:
+def call(namespace: str, function: Callable[[], T]) -> T:
     """Run a function inside a namespace, which this thread then leaves.
 
     Sockets that it opens stay in the namespace wherever they are used.
@@ -131,7 +131,7 @@ def executor(namespace: str,
 
 
 def connect(src: str, dst: str, address: str, timeout_s: float,
-            port: int = 0, prepare: collections.abc.Callable[
+            port: int = 0, prepare: Callable[
                 [socket.socket, socket.socket], object]
             = lambda listener, sender: None
             ) -> tuple[socket.socket, socket.socket]:

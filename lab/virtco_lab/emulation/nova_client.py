@@ -178,8 +178,7 @@ class NovaClient:
             _pause(asked_s, left)
             asked_s = time.monotonic()
 
-    def _by_uuid(self, uuids: list[str], **filters: str
-                 ) -> dict[str, Server]:
+    def _by_uuid(self, uuids: list[str], **filters: str) -> dict[str, Server]:
         return {server.uuid: server
                 for server in self.list_servers(**filters)
                 if server.uuid in uuids}

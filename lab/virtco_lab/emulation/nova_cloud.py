@@ -214,8 +214,7 @@ class Cloud(integrated_helpers._IntegratedTestBase):
         return self._serve(_with_defaults(self.api_fixture.app()), listen,
                            port) + '/v2.1'
 
-    def serve_placement(self, listen: str = '127.0.0.1', port: int = 0
-                        ) -> str:
+    def serve_placement(self, listen: str = '127.0.0.1', port: int = 0) -> str:
         """Serve placement's API on a real socket; returns its URL."""
         app = deploy.loadapp(self.placement.fixture.conf_fixture.conf)
 

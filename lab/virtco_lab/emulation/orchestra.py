@@ -7,13 +7,10 @@ VMs are namespaces with shaped links, libtorrent and TCP are real. Sizes are
 the paper's, scaled down by the same factor as the links' rates.
 """
 
-import dataclasses
-import functools
 import statistics
 
 from virtco import units
 from virtco_lab.emulation import casts
-from virtco_lab.emulation import display as displays
 from virtco_lab.emulation import extent
 from virtco_lab.emulation import fabric
 from virtco_lab.emulation import racks as racks_module
@@ -55,8 +52,8 @@ def _copied_s(options: extent.Options, copy_s: float) -> float:
                                  options.rate_bps)
 
 
-def _scaled(options: extent.Options, display: displays.Display,
-            names: tuple[str, ...]) -> samples.Samples:
+def _scaled(options: extent.Options, names: tuple[str, ...]
+            ) -> samples.Samples:
     """Run each scheme with each number of receivers on one switch.
 
     :returns: seconds of each run, by receivers and scheme.
@@ -70,7 +67,7 @@ def _scaled(options: extent.Options, display: displays.Display,
                 for seed in options.seeds:
                     one = casts.run(racks, size_bytes, casts.SCHEMES[name],
                                     seed, receivers=receivers)
-                    display.say(f'{name}, {receivers} receivers: '
+                    options.say(f'{name}, {receivers} receivers: '
                                 f'{one.taken_s:.1f} s')
                     found.add(str(receivers), {name: one.taken_s}, 0.0)
     return found
@@ -79,21 +76,19 @@ def _scaled(options: extent.Options, display: displays.Display,
 _ALL = ('star', 'chain', 'tree', 'BitTorrent', 'Cornet', 'virtco')
 
 
-def figure9(options: extent.Options, display: displays.Display
-             ) -> outcome.Outcome:
+def figure9(options: extent.Options) -> outcome.Outcome:
     """Measure completion times of broadcasts by the number of receivers."""
-    found = _scaled(options, display, _ALL)
+    found = _scaled(options, _ALL)
     bound_s = _copied_s(options, _COPY_S)
-    rows: list[tuple[outcome.Cell, ...]] = []
-    for name in _ALL:
-        means_s = [found.mean(number, name) for number in found.settings]
-        rows.append((name, *(round(mean_s, 2) for mean_s in means_s),
-                     round(means_s[-1] / bound_s, 2)))
+    means_s = {name: [found.mean(number, name) for number in found.settings]
+               for name in _ALL}
     return outcome.Outcome(
         'emulated-orchestra-9', 'Broadcasts by the number of receivers, '
         'seconds (Orchestra Fig. 9)', ('scheme', *(
             f'{number} receivers' for number in found.settings),
-            'of the bound'), tuple(rows), (samples.averages(
+            'of the bound'), tuple(
+                (name, *_rounded(*its, its[-1] / bound_s))
+                for name, its in means_s.items()), (samples.averages(
                 'lines', 'Completion times', 'receivers', 'seconds',
                 {name: name for name in _ALL}, log_y=True)(found),),
         (_bed(options, _COPY_S), 'The bound is one copy on a link, without '
@@ -101,41 +96,42 @@ def figure9(options: extent.Options, display: displays.Display
          '"BitTorrent" is libtorrent with tit-for-tat, "Cornet" one swarm of '
          'random neighbours without it, "virtco" the shares of virtco-cast.',
          'The paper at 100 receivers of 1 GB: Cornet within 33 % of the '
-         'bound, BitTornado 4.5 times as slow.'))
+         'bound, BitTornado 4.5 times as slow.'),
+        () if means_s['virtco'][-1] < means_s['star'][-1] else (
+            'virtco-cast is not ahead of a star',))
 
 
-def figure10(options: extent.Options, display: displays.Display
-             ) -> outcome.Outcome:
+def figure10(options: extent.Options) -> outcome.Outcome:
     """Measure when each receiver has all blocks, with most receivers."""
     size_bytes = size_bytes_of(options, _COPY_S)
     receivers = receivers_of(options)[-1]
-    rows: list[tuple[outcome.Cell, ...]] = []
-    series = []
+    ends_s = {}
     slow = {'r0v1': options.rate_bps / 2}
     with racks_module.built([receivers + 1], options.rate_bps, 1,
                             slow) as racks:
         for name in ('chain', 'tree', 'BitTorrent', 'Cornet', 'virtco'):
-            ends_s = sorted(casts.run(racks, size_bytes, casts.SCHEMES[name],
-                                      options.seeds[0]).ends_s.values())
-            display.say(f'{name}: {ends_s[0]:.1f} to {ends_s[-1]:.1f} s')
-            rows.append((name, *(round(value, 2) for value in (
-                ends_s[0], statistics.median(ends_s), ends_s[-2],
-                ends_s[-1]))))
-            series.append(outcome.Series(name, tuple(ends_s), tuple(
-                (place + 1) / len(ends_s) for place in range(len(ends_s)))))
+            its = ends_s[name] = sorted(casts.run(
+                racks, size_bytes, casts.SCHEMES[name], options.seeds[0]
+            ).ends_s.values())
+            options.say(f'{name}: {its[0]:.1f} to {its[-1]:.1f} s')
     return outcome.Outcome(
         'emulated-orchestra-10', 'When receivers have all, one of them slow, '
         'seconds (Orchestra Fig. 10)',
-        ('scheme', 'first', 'median', 'last but one', 'last'), tuple(rows),
-        (outcome.Panel('lines', 'Receivers that have all', 'seconds',
-                       'share of the receivers', tuple(series)),),
+        ('scheme', 'first', 'median', 'last but one', 'last'), tuple(
+            (name, *_rounded(its[0], statistics.median(its), *its[-2:]))
+            for name, its in ends_s.items()),
+        (outcome.Panel(
+            'lines', 'Receivers that have all', 'seconds',
+            'share of the receivers', tuple(
+                outcome.Series(name, tuple(its), tuple(
+                    place / len(its) for place in range(1, len(its) + 1)))
+                for name, its in ends_s.items())),),
         (_bed(options, _COPY_S, 1), f'{receivers} receivers; the link of one '
          'has half the rate, so that nobody can end it all before twice the '
          'bound. What stands behind it in a chain or tree waits.'))
 
 
-def figure11(options: extent.Options, display: displays.Display
-             ) -> outcome.Outcome:
+def figure11(options: extent.Options) -> outcome.Outcome:
     """Measure two racks: topology unknown, given and inferred."""
     size_bytes = size_bytes_of(options, _RACKED_COPY_S)
     bound_s = _copied_s(options, _RACKED_COPY_S)
@@ -148,7 +144,7 @@ def figure11(options: extent.Options, display: displays.Display
                          'virtco, topology'):
                 runs.setdefault(name, []).append(casts.run(
                     racks, size_bytes, casts.SCHEMES[name], seed))
-                display.say(f'{name}: {runs[name][-1].taken_s:.1f} s')
+                options.say(f'{name}: {runs[name][-1].taken_s:.1f} s')
             known = clusters.infer(_learned(racks, size_bytes, seed))
             inferred.append(_right(known, racks.bed.racks))
             runs.setdefault('virtco, inferred', []).append(casts.run(
@@ -157,17 +153,16 @@ def figure11(options: extent.Options, display: displays.Display
     seconds = {name: [run.taken_s for run in its]
                for name, its in runs.items()}
     mean_s = {name: statistics.fmean(its) for name, its in seconds.items()}
-    rows: list[tuple[outcome.Cell, ...]] = [
-        (name, *(round(value, 2) for value in (
-            mean_s[name], min(seconds[name]), max(seconds[name]),
-            mean_s[name] / bound_s, mean_s['Cornet'] / mean_s[name],
-            statistics.fmean(run.uplink_copies for run in its))))
-        for name, its in runs.items()]
     return outcome.Outcome(
         'emulated-orchestra-11', 'Two racks, topology unknown, given and '
         'inferred (Orchestra Fig. 11)',
         ('scheme', 'mean s', 'min', 'max', 'of the bound', 'Cornet / this',
-         'copies over uplinks'), tuple(rows),
+         'copies over uplinks'), tuple(
+            (name, *_rounded(
+                mean_s[name], min(seconds[name]), max(seconds[name]),
+                mean_s[name] / bound_s, mean_s['Cornet'] / mean_s[name],
+                statistics.fmean(run.uplink_copies for run in its)))
+            for name, its in runs.items()),
         (outcome.Panel('bars', 'Completion times', 'scheme', 'seconds', (
             outcome.averaged('seconds', tuple(runs), seconds.values()),)),),
         (_bed(options, _RACKED_COPY_S), f'Two racks of {per_rack(options)}, '
@@ -175,11 +170,12 @@ def figure11(options: extent.Options, display: displays.Display
          f'Inferred from {_TRAININGS} former casts by Cornet: '
          f'{statistics.fmean(inferred):.0%} of the pairs rightly in one rack '
          'or not. The paper\'s topology took 50 % off Cornet\'s time for '
-         '200 MB, the inferred one 47 %.'))
+         '200 MB, the inferred one 47 %.'),
+        () if mean_s['virtco, topology'] < mean_s['Cornet'] else (
+            'who knows racks is not ahead of who does not',))
 
 
-def figure12(options: extent.Options, display: displays.Display
-             ) -> outcome.Outcome:
+def figure12(options: extent.Options) -> outcome.Outcome:
     """Reproduce Fig. 12: rates within and between inferred racks."""
     size_bytes = size_bytes_of(options, _RACKED_COPY_S)
     with racks_module.built([per_rack(options)] * 2, options.rate_bps,
@@ -187,85 +183,59 @@ def figure12(options: extent.Options, display: displays.Display
         rates_bps = _learned(racks, size_bytes, options.seeds[0])
     known = clusters.infer(rates_bps)
     truth = racks.bed.racks
-    display.say(f'{_right(known, truth):.0%} of the pairs are right')
-    rows: list[tuple[outcome.Cell, ...]] = []
-    for kind, same in (('within a rack', True), ('between racks', False)):
-        seen = sorted(rate_bps / 1e6 for (src, dst), rate_bps
-                      in rates_bps.items()
-                      if (truth[src] == truth[dst]) == same)
-        rows.append((kind, len(seen), *(
-            round(seen[int(part * (len(seen) - 1))], 3)
-            for part in (0.1, 0.5, 0.9))))
+    options.say(f'{_right(known, truth):.0%} of the pairs are right')
+    seen_mbps = {kind: sorted(
+        rate_bps / 1e6 for (src, dst), rate_bps in rates_bps.items()
+        if (truth[src] == truth[dst]) == same)
+        for kind, same in (('within a rack', True), ('between racks', False))}
+    parts = {name: tuple(round(its[int(part * (len(its) - 1))], 3)
+                         for its in seen_mbps.values())
+             for name, part in (('10 %', 0.1), ('median', 0.5), ('90 %', 0.9))}
     return outcome.Outcome(
         'emulated-orchestra-12', 'Rates between VMs in former casts, Mbit/s '
-        '(Orchestra Fig. 12)', ('pairs', 'seen', '10 %', 'median', '90 %'),
-        tuple(rows), (outcome.Panel(
-            'bars', 'Rates', 'pairs', 'Mbit/s', tuple(
-                outcome.Series(part, tuple(str(row[0]) for row in rows),
-                               tuple(_number(row[place]) for row in rows))
-                for place, part in ((2, '10 %'), (3, 'median'),
-                                    (4, '90 %')))),),
+        '(Orchestra Fig. 12)', ('pairs', 'seen', *parts), tuple(zip(
+            seen_mbps, map(len, seen_mbps.values()), *parts.values())),
+        (outcome.Panel('bars', 'Rates', 'pairs', 'Mbit/s', tuple(
+            outcome.Series(name, tuple(seen_mbps), its)
+            for name, its in parts.items())),),
         (_bed(options, _RACKED_COPY_S, _TRAININGS), 'Casts by Cornet; '
          f'{len(set(known.values())) or 1} clusters are inferred, '
          f'{_right(known, truth):.0%} of the pairs rightly in one or '
          'not.'))
 
 
-def figure17(options: extent.Options, display: displays.Display
-             ) -> outcome.Outcome:
+def figure17(options: extent.Options) -> outcome.Outcome:
     """Measure an iteration of collaborative filtering by number of workers."""
-    found = _scaled(options, display, ('star', 'virtco'))
+    found = _scaled(options, ('star', 'virtco'))
     work_s = _COMPUTE_COPIES * _copied_s(options, _COPY_S)
-    rows: list[tuple[outcome.Cell, ...]] = []
+    rows = []
     for receivers in receivers_of(options):
         compute_s = work_s / receivers
         star_s, cast_s = (found.mean(str(receivers), name)
                           for name in ('star', 'virtco'))
-        rows.append((receivers, *(round(value, 2) for value in (
-            compute_s, star_s, cast_s, compute_s + star_s,
-            compute_s + cast_s, (compute_s + star_s)
-            / (compute_s + cast_s)))))
+        rows.append((receivers, *_rounded(
+            compute_s, star_s, cast_s, compute_s + star_s, compute_s + cast_s,
+            (compute_s + star_s) / (compute_s + cast_s))))
+    columns = list(zip(*rows))
     return outcome.Outcome(
         'emulated-orchestra-17', 'An iteration of collaborative filtering, '
         'seconds (Orchestra Figs. 3 and 17)',
         ('workers', 'computation', 'broadcast: star', 'broadcast: virtco',
          'iteration: star', 'iteration: virtco', 'faster'), tuple(rows),
         (outcome.Panel('lines', 'Iterations', 'workers', 'seconds', tuple(
-            outcome.Series(label, receivers_of(options), tuple(
-                _number(row[column]) for row in rows))
+            outcome.Series(label, columns[0], columns[column])
             for label, column in (('star', 4), ('virtco', 5),
                                   ('computation', 1)))),),
         (_bed(options, _COPY_S), 'Broadcasts are measured; the computation '
          f'is {work_s:g} s of one worker, divided among them. The paper\'s '
          '"before" reads from HDFS, of which a star is the part that grows; '
-         'there the job of 90 workers became 1.9 times as fast.'))
+         'there the job of 90 workers became 1.9 times as fast.'),
+        () if columns[-1][-1] > 1 else (
+            'iterations with virtco-cast are not ahead of a star',))
 
 
-def reproduce(name: str, options: extent.Options, display: displays.Display
-              ) -> outcome.Outcome:
-    """Run a figure, and compare it with the paper's."""
-    found = _SHOWN[name](options, display)
-    return dataclasses.replace(found, unmet=_unmet(found))
-
-
-def _unmet(found: outcome.Outcome) -> tuple[str, ...]:
-    """Return Orchestra's claims that the figure does not bear out."""
-    rows = {row[0]: row for row in found.rows}
-    if found.name == 'emulated-orchestra-9' and not (
-            _number(rows['virtco'][-1]) < _number(rows['star'][-1])):
-        return ('virtco-cast is not ahead of a star',)
-    if found.name == 'emulated-orchestra-11' and not (
-            _number(rows['virtco, topology'][1])
-            < _number(rows['Cornet'][1])):
-        return ('who knows racks is not ahead of who does not',)
-    if found.name == 'emulated-orchestra-17' and not (
-            _number(found.rows[-1][-1]) > 1):
-        return ('iterations with virtco-cast are not ahead of a star',)
-    return ()
-
-
-def _number(cell: outcome.Cell) -> float:
-    return float(cell or 0)
+def _rounded(*values: float) -> tuple[float, ...]:
+    return tuple(round(value, 2) for value in values)
 
 
 def _learned(racks: fabric.Fabric, size_bytes: int, seed: int
@@ -296,9 +266,7 @@ def _bed(options: extent.Options, copy_s: float, n_runs: int | None = None
             'from when all are ready.')
 
 
-_SHOWN: dict[str, extent.Figure] = {
+FIGURES: dict[str, extent.Figure] = {
     'orchestra-3': figure17, 'orchestra-9': figure9,
     'orchestra-10': figure10, 'orchestra-11': figure11,
     'orchestra-12': figure12, 'orchestra-17': figure17}
-FIGURES: dict[str, extent.Figure] = {
-    name: functools.partial(reproduce, name) for name in _SHOWN}

@@ -87,11 +87,9 @@ class PlannedCloud:
         reservation = uuid.uuid4().hex
         placed = []
         for row, server in enumerate(servers):
-            chosen = self._ask(
-                server.uuid, name, row, len(servers), hints,
-                self._slots[server.uuid], reservation, project,
-                {server.host: self._slots_per_host} if server.host else None)
-            placed.append(dataclasses.replace(server, host=chosen))
+            placed.append(dataclasses.replace(server, host=self._ask(
+                server, name, row, len(servers), hints, reservation,
+                project)))
             if server.host is None:
                 self._take(placed[-1])
         for server in placed:
@@ -106,8 +104,7 @@ class PlannedCloud:
         return list(servers)
 
     def delete(self, servers: Iterable[nova_client.Server],
-               on_count: Callable[[int], object] = lambda count: None
-               ) -> None:
+               on_count: Callable[[int], object] = lambda count: None) -> None:
         servers = list(servers)
         for number, server in enumerate(servers):
             on_count(len(servers) - number)
@@ -120,33 +117,35 @@ class PlannedCloud:
             exception.ControllerUnavailable, exception.DatabaseUnavailable)),
         stop=tenacity.stop_after_attempt(_NOTIFY_ATTEMPTS),
         wait=tenacity.wait_fixed(1), reraise=True)
-    def _notify(self, event_type: str, payload: dict[str, str | None]
-                ) -> None:
+    def _notify(self, event_type: str, payload: dict[str, str | None]) -> None:
         """Send a notification, repeatedly until the controller takes it."""
         self._controller.call(notification_wire.POST, event_type, payload)
 
-    def _ask(self, made: str, name: str, row: int, n_vms: int,
-             hints: dict[str, str], n_slots: int, reservation: str,
-             project: str, among: Mapping[str, int] | None = None) -> str:
+    def _ask(self, server: nova_client.Server, name: str, row: int,
+             n_vms: int, hints: dict[str, str], reservation: str,
+             project: str) -> str:
         """Ask the controller for a VM's host, as Nova's scheduler would.
 
-        :param among: free slots by host to choose from; the controller's plan
-            decides. None: all hosts; the first that it allows is used.
+        Of all hosts the first that it allows is used; for a VM that runs the
+        controller's plan decides.
         """
+        n_slots = self._slots[server.uuid]
+        among = (self._free if server.host is None
+                 else {server.host: self._slots_per_host})
         answer = self._controller.call(
-            placement_wire.PLACE, made, project_id=project, user_id=project,
-            display_name=f'{name}-{row}', reservation_id=reservation,
-            launch_index=row, num_instances=n_vms, hints=hints, metadata={},
+            placement_wire.PLACE, server.uuid, project_id=project,
+            user_id=project, display_name=f'{name}-{row}',
+            reservation_id=reservation, launch_index=row, num_instances=n_vms,
+            hints=hints, metadata={},
             flavor={'vcpus': n_slots, 'memory_mb': n_slots * _SLOT_MEMORY_MB,
                     'disk_gb': _DISK_GB},
             hosts=[{'host': host, 'node': host, 'free': {
                 'vcpus': free, 'memory_mb': free * _SLOT_MEMORY_MB,
                 'disk_gb': _HOST_DISK_GB}}
-                for host, free in (among or self._free).items()
-                if free >= n_slots])
+                for host, free in among.items() if free >= n_slots])
         for ranked in answer.hosts:
             if ranked.feasible and (
-                    among is None or answer.status == 'planned'):
+                    server.host is None or answer.status == 'planned'):
                 return ranked.host
         raise exception.PlacementInfeasible(what=f'{name}-{row}',
                                             why=answer.why)

@@ -2,11 +2,11 @@
 
 """The report's plots, as SVG text, narrow enough for a phone."""
 
-import collections.abc
+from collections.abc import Sequence
 import html
 import io
 import textwrap
-import typing
+from typing import Any
 
 import matplotlib
 from matplotlib import figure
@@ -21,7 +21,7 @@ SCHEME_COLOURS = ('#999999', '#e69f00', '#0072b2')
 _COFLOW_COLOURS = ('#1b9e77', '#e7298a', '#7570b3', '#66a61e', '#a6761d',
                    '#66c2a5', '#bc80bd', '#1a1a1a')
 _WIDTH_IN = 4.6
-_SETTINGS: typing.Any = {
+_SETTINGS: Any = {
     'font.size': 9, 'axes.titlesize': 9.5, 'axes.grid': True,
     'grid.alpha': 0.3, 'axes.axisbelow': True, 'axes.spines.top': False,
     'axes.spines.right': False, 'svg.fonttype': 'none'}
@@ -58,8 +58,8 @@ def completion_bars(workload: results_module.WorkloadResult,
             for scheme in workload.schemes))
 
 
-def agreement(workloads: collections.abc.Sequence[
-        results_module.WorkloadResult], measured: str) -> str:
+def agreement(workloads: Sequence[results_module.WorkloadResult], measured: str
+              ) -> str:
     """Draw the measured against the predicted CCT of every coflow."""
     with matplotlib.rc_context(_SETTINGS):
         made = figure.Figure(figsize=(_WIDTH_IN, 4.6), layout='constrained')

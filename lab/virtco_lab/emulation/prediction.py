@@ -3,7 +3,9 @@
 """Completion times that the models expect of a placement."""
 
 import collections
-import collections.abc
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
 import dataclasses
 import itertools
 import math
@@ -66,8 +68,8 @@ def usable_bps(rates_bps: dict[str, float],
             for host, rate_bps in rates_bps.items()}
 
 
-def simulate(placed: collections.abc.Sequence[Placed],
-             rates_bps: dict[str, float], order: str) -> list[float]:
+def simulate(placed: Sequence[Placed], rates_bps: dict[str, float], order: str
+             ) -> list[float]:
     """Simulate coflows that start together; return the CCT of each, in s.
 
     Under fair sharing every flow counts on its own: when the small flows
@@ -85,8 +87,8 @@ def simulate(placed: collections.abc.Sequence[Placed],
     return _run(sent, rates_bps, order)
 
 
-def simulate_tcp(placed: collections.abc.Sequence[Placed],
-                 rates_bps: dict[str, float]) -> list[float]:
+def simulate_tcp(placed: Sequence[Placed], rates_bps: dict[str, float]
+                 ) -> list[float]:
     """Simulate unscheduled coflows that start together; return CCTs, in s.
 
     :param rates_bps: rate of each uplink, the same both ways, as payload.
@@ -97,8 +99,8 @@ def simulate_tcp(placed: collections.abc.Sequence[Placed],
         schedule_input.Options(order='fair', beta=0.0), _UNHEARD)
 
 
-def ties(placed: collections.abc.Sequence[Placed],
-         rates_bps: dict[str, float], order: str) -> list[list[int]]:
+def ties(placed: Sequence[Placed], rates_bps: dict[str, float], order: str
+         ) -> list[list[int]]:
     """Group coflows that the scheme's order holds equal: any may go first.
 
     All orders but fair sharing begin with the smallest bottleneck.
@@ -123,10 +125,8 @@ def ties(placed: collections.abc.Sequence[Placed],
     return [sorted(group) for group in groups if len(group) > 1]
 
 
-def simulate_as_taken(placed: collections.abc.Sequence[Placed],
-                      rates_bps: dict[str, float], order: str,
-                      measured_s: collections.abc.Sequence[float]
-                      ) -> list[float]:
+def simulate_as_taken(placed: Sequence[Placed], rates_bps: dict[str, float],
+                      order: str, measured_s: Sequence[float]) -> list[float]:
     """Simulate the order of tied coflows that fits the measured CCTs best.
 
     See :func:`simulate`. Fair sharing is simulated as TCP shares, which the
@@ -156,8 +156,7 @@ def _permuted(indices: list[int], group: list[int],
     return made
 
 
-def simulate_local(placed: collections.abc.Sequence[Placed],
-                   local_bps: float) -> list[float]:
+def simulate_local(placed: Sequence[Placed], local_bps: float) -> list[float]:
     """Return the CCT of each coflow's flows inside of hosts, in seconds.
 
     The flows inside of a host share ``local_bps`` equally under any scheme.
@@ -188,8 +187,8 @@ def _run(sent: list[list[tuple[str, str, float, int]]],
     return [float(cct_s) for cct_s in run.completion_s()]
 
 
-def expect(placed: collections.abc.Sequence[Placed],
-           rates_bps: dict[str, float], order: str) -> list[float]:
+def expect(placed: Sequence[Placed], rates_bps: dict[str, float], order: str
+           ) -> list[float]:
     """Predict CCTs of coflows that start together, as the scheduler does.
 
     It foretells nothing under fair sharing, where every end changes all
@@ -213,8 +212,8 @@ def expect(placed: collections.abc.Sequence[Placed],
 
 def place(workload: scenario.Workload, scheme: schemes.Scheme,
           rates_bps: dict[str, float], slots: int, seed: int,
-          on_count: collections.abc.Callable[[int], object]
-          = lambda count: None) -> dict[str, tuple[str, ...]]:
+          on_count: Callable[[int], object] = lambda count: None
+          ) -> dict[str, tuple[str, ...]]:
     """Place the groups one after another, as the controller does.
 
     :param on_count: gets the number of VMs that are placed.
@@ -237,8 +236,7 @@ def placed_coflows(workload: scenario.Workload,
             for group in workload.groups for coflow in group.coflows]
 
 
-def uplink_bytes(placed: collections.abc.Iterable[Placed],
-                 hosts: collections.abc.Iterable[str]
+def uplink_bytes(placed: Iterable[Placed], hosts: Iterable[str]
                  ) -> dict[str, tuple[float, float]]:
     """Sum up the bytes out of and into each host."""
     found = {host: (0.0, 0.0) for host in hosts}

@@ -2,7 +2,9 @@
 
 """Child processes of a run, inside its namespaces."""
 
-import collections.abc
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
 import contextlib
 import os
 import pathlib
@@ -11,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-import typing
+from typing import Any
 
 from virtco import exception
 from virtco_lab.emulation import namespaces
@@ -26,10 +28,9 @@ _NO_CHANGE: dict[str, str] = {}
 _SHOW_S = 10.0
 _SHOWN = 120
 
-Say = collections.abc.Callable[[str], object]
+Say = Callable[[str], object]
 #: Group -> option -> value.
-Options = collections.abc.Mapping[
-    str, collections.abc.Mapping[str, typing.Any]]
+Options = Mapping[str, Mapping[str, Any]]
 
 
 class ProcessFailed(exception.VirtcoException):
@@ -64,10 +65,10 @@ class Child:
     owner alone, which then stops its children in order.
     """
 
-    def __init__(self, what: str, argv: collections.abc.Sequence[str],
+    def __init__(self, what: str, argv: Sequence[str],
                  log: pathlib.Path, namespace: str | None = None,
                  piped: bool = False, own_log: pathlib.Path | None = None,
-                 environment: collections.abc.Mapping[str, str] = _NO_CHANGE,
+                 environment: Mapping[str, str] = _NO_CHANGE,
                  niceness: int = 0):
         """Keep the command and the files of its logs.
 
@@ -173,12 +174,12 @@ class Child:
             self.popen.wait()
 
 
-def wait_until(condition: collections.abc.Callable[[], object], what: str,
-               children: collections.abc.Sequence[Child] = (), *,
-               of: Child | None = None, say: Say | None = None,
-               progress: collections.abc.Callable[[], object] | None = None,
-               stall_s: float = patience.STALL_S,
-               interval_s: float = 0.1) -> None:
+def wait_until(condition: Callable[[], object], what: str,
+               children: Sequence[Child] = (), *, of: Child | None = None,
+               say: Say | None = None,
+               progress: Callable[[], object] | None = None,
+               stall_s: float = patience.STALL_S, interval_s: float = 0.1
+               ) -> None:
     """Poll until a condition holds, for as long as something gets on.
 
     That is when a child has work, logs a new sort of line, or when what

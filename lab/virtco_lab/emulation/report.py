@@ -5,7 +5,6 @@
 import io
 import json
 import pathlib
-import typing
 
 import jinja2
 from matplotlib import ticker
@@ -44,12 +43,17 @@ def write(results: results_module.Results,
 
 def render(results: results_module.Results) -> str:
     """Return the text of report.html."""
+    measured = results.measured
     return _template('report.html.j2').render(
-        results=results, measured=results.measured, notes=table.notes(results),
-        colours=plots.SCHEME_COLOURS,
-        sections=[_section(workload, results.measured)
-                  for workload in results.workloads],
-        agreement=plots.agreement(results.workloads, results.measured))
+        results=results, measured=measured, notes=table.notes(results),
+        colours=plots.SCHEME_COLOURS, sections=[{
+            'workload': one,
+            'rows': list(zip(*(scheme.coflows for scheme in one.schemes))),
+            'bars': plots.completion_bars(one, measured),
+            'timelines': plots.timelines(one) if any(
+                scheme.timeline for scheme in one.schemes) else None}
+            for one in results.workloads],
+        agreement=plots.agreement(results.workloads, measured))
 
 
 def timeline(results: results_module.Results) -> str:
@@ -72,25 +76,7 @@ def _template(name: str) -> jinja2.Template:
         loader=jinja2.PackageLoader('virtco_lab.emulation'), autoescape=True,
         undefined=jinja2.StrictUndefined, trim_blocks=True,
         lstrip_blocks=True)
-    environment.filters.update(rate=_rate, size=units.format_size,
-                               percent=_percent)
+    environment.filters.update(
+        rate=lambda bps: '–' if bps is None else units.format_rate(bps),
+        size=units.format_size, percent=lambda share: f'{share * 100:.0f} %')
     return environment.get_template(name)
-
-
-def _section(workload: results_module.WorkloadResult, measured: str
-             ) -> dict[str, typing.Any]:
-    has_timeline = any(scheme.timeline for scheme in workload.schemes)
-    return {
-        'workload': workload,
-        'rows': list(zip(*(scheme.coflows for scheme in workload.schemes))),
-        'bars': plots.completion_bars(workload, measured),
-        'timelines': plots.timelines(workload) if has_timeline else None,
-    }
-
-
-def _rate(rate_bps: float | None) -> str:
-    return '–' if rate_bps is None else units.format_rate(rate_bps)
-
-
-def _percent(fraction: float) -> str:
-    return f'{fraction * 100:.0f} %'

@@ -20,7 +20,6 @@ from virtco import units
 from virtco_lab.emulation import cases
 from virtco_lab.emulation import extent
 from virtco_lab.emulation import measure
-from virtco_lab.emulation.display import Display
 from virtco_lab.sim import schemes
 from virtco_lab.sim import workloads
 from virtco_lab.sim.figures import outcome
@@ -40,38 +39,31 @@ _COLUMNS = ('workload', 'scheme', 'simulated', 'same placement', 'measured',
 _PAPER_CPU = 0.02
 
 
-def _runs(case: str, options: extent.Options, display: Display
+def _runs(case: str, options: extent.Options
           ) -> dict[tuple[cases.Cell, str], list[measure.Run]]:
-    return measure.run(options.cells(case), options.seeds, options.scale,
-                       options.directory, display)
+    return measure.run(options.cells(case), options, options.scale)
 
 
-def case(name: str, options: extent.Options, display: Display
-         ) -> outcome.Outcome:
+def case(name: str, options: extent.Options) -> outcome.Outcome:
     """Compare the mean CCTs of a test case, simulated and measured."""
-    runs = _runs(name, options, display)
-    rows: list[tuple[outcome.Cell, ...]] = []
-    for (cell, scheme), its in runs.items():
-        ours = runs[cell, 'virtco']
-        rows.append((
-            cell.label, schemes.get(scheme).label,
-            outcome.shown([run.simulated_s for run in its]),
-            outcome.shown([run.expected_s for run in its]),
-            outcome.shown([run.measured_s for run in its]),
-            round(100 * mean_off(its), 1), round(100 * worst_off(its), 1),
-            *_saved(ours, its, scheme), _paper(cell, scheme)))
+    runs = _runs(name, options)
     every = [run for its in runs.values() for run in its]
     return outcome.Outcome(
         f'emulated-{name}', f'{_TITLES[name]} on the emulated testbed, '
-        f'seconds (VirtCO test case {name[-1]})', _COLUMNS, tuple(rows),
+        f'seconds (VirtCO test case {name[-1]})', _COLUMNS, tuple((
+            cell.label, schemes.get(scheme).label,
+            *(outcome.shown([getattr(run, field) for run in its])
+              for field in ('simulated_s', 'expected_s', 'measured_s')),
+            round(100 * mean_off(its), 1), round(100 * worst_off(its), 1),
+            *_saved(runs[cell, 'virtco'], its, scheme), _paper(cell, scheme))
+            for (cell, scheme), its in runs.items()),
         _panels(runs), (*_notes(options, every), *_agreement(every)),
         tuple(_unmet(every)), _recorded(every))
 
 
-def overhead(options: extent.Options, display: Display
-         ) -> outcome.Outcome:
+def overhead(options: extent.Options) -> outcome.Outcome:
     """Measure time to decide and CPU of the edge modules in test case 2."""
-    runs = _runs('virtco-case2', options, display)
+    runs = _runs('virtco-case2', options)
     rows: list[tuple[outcome.Cell, ...]] = []
     panels = []
     for what, values, papers in (
@@ -79,18 +71,18 @@ def overhead(options: extent.Options, display: Display
              lambda run: (run.placing_s / len(run.coflows),), (5.5, 0.8)),
             ('edge module, share of a processor',
              lambda run: run.edge_cpu, (_PAPER_CPU, 0.8))):
-        series = []
-        for name in measure.SCHEMES[1:]:
-            found = [value for (_, scheme), its in runs.items()
-                     if scheme == name for run in its for value in values(run)]
-            rows.append((what, schemes.get(name).label, *(
-                float(np.quantile(found, q)) for q in (0.5, 0.8, 0.99)),
-                papers[0]))
-            series.append(outcome.Series(schemes.get(name).label, (),
-                                         tuple(found)))
+        found = {schemes.get(name).label: [
+            value for (_, scheme), its in runs.items() if scheme == name
+            for run in its for value in values(run)]
+            for name in measure.SCHEMES[1:]}
+        rows += [(what, label, *(float(np.quantile(its, q))
+                                 for q in (0.5, 0.8, 0.99)), papers[0])
+                 for label, its in found.items()]
         panels.append(outcome.Panel('cdf', what, what, 'share', (
-            *series, outcome.Series('paper, 80 %', papers[:1], papers[1:],
-                                    paper=True))))
+            *(outcome.Series(label, (), tuple(its))
+              for label, its in found.items()),
+            outcome.Series('paper, 80 %', papers[:1], papers[1:],
+                           paper=True))))
     every = [run for its in runs.values() for run in its]
     return outcome.Outcome(
         'emulated-virtco-case3', 'Overhead on the emulated testbed (VirtCO '
@@ -153,21 +145,15 @@ def _paper(cell: cases.Cell, scheme: str) -> outcome.Cell:
 def _panels(runs: dict[tuple[cases.Cell, str], list[measure.Run]]
             ) -> tuple[outcome.Panel, ...]:
     cells = list(dict.fromkeys(cell for cell, _ in runs))
-    panels = []
-    for title, field in (('Simulated, same placement', 'expected_s'),
-                         ('Measured', 'measured_s')):
-        panels.append(outcome.Panel('bars', title, 'workload', 's', tuple(
-            outcome.averaged(
-                schemes.get(name).label, [_short(cell) for cell in cells],
-                [[getattr(run, field) for run in runs[cell, name]]
-                 for cell in cells])
-            for name in measure.schemes_of(cells[0].case)), log_y=True))
-    return tuple(panels)
-
-
-def _short(cell: cases.Cell) -> str:
-    mark = ', bg' if cell.background else ''
-    return f'{cell.setting} {cell.shape}{mark}'.strip()
+    labels = [f'{cell.setting} {cell.shape}{", bg" * cell.background}'.strip()
+              for cell in cells]
+    return tuple(outcome.Panel('bars', title, 'workload', 's', tuple(
+        outcome.averaged(schemes.get(name).label, labels, [
+            [getattr(run, field) for run in runs[cell, name]]
+            for cell in cells])
+        for name in measure.schemes_of(cells[0].case)), log_y=True)
+        for title, field in (('Simulated, same placement', 'expected_s'),
+                             ('Measured', 'measured_s')))
 
 
 def _agreement(runs: Sequence[measure.Run]) -> list[str]:

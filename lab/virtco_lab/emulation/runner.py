@@ -2,7 +2,10 @@
 
 """Runs a workload under its schemes, on the testbed or simulated."""
 
-import collections.abc
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
 import contextlib
 import os
 import time
@@ -26,8 +29,8 @@ from virtco_lab.sim import schemes
 _DEFAULT_PORT = 5001
 Servers = dict[str, list[nova_client.Server]]
 #: Group -> host of each VM.
-Placement = collections.abc.Mapping[str, collections.abc.Sequence[str]]
-OnResult = collections.abc.Callable[[results.SchemeResult], object]
+Placement = Mapping[str, Sequence[str]]
+OnResult = Callable[[results.SchemeResult], object]
 
 
 class Observer:
@@ -43,10 +46,9 @@ class Observer:
         """Note the bytes that have arrived, of all."""
 
 
-def run_emulated(testbed: testbed_module.Testbed,
-                 workload: scenario.Workload, scheme: schemes.Scheme,
-                 observer: Observer, keep: bool = False,
-                 local_bytes: int | None = None,
+def run_emulated(testbed: testbed_module.Testbed, workload: scenario.Workload,
+                 scheme: schemes.Scheme, observer: Observer,
+                 keep: bool = False, local_bytes: int | None = None,
                  hosts: Placement | None = None,
                  on_result: OnResult = lambda result: None
                  ) -> results.SchemeResult:
@@ -105,7 +107,7 @@ def run_emulated(testbed: testbed_module.Testbed,
 
 
 def send(testbed: testbed_module.Testbed, job: traffic.Job,
-         scheme: schemes.Scheme, on_progress: collections.abc.Callable[
+         scheme: schemes.Scheme, on_progress: Callable[
              [traffic.Progress], object] = lambda progress: None,
          beside: contextlib.AbstractContextManager[object]
          = contextlib.nullcontext()
@@ -141,7 +143,9 @@ def _launch(testbed: testbed_module.Testbed, workload: scenario.Workload,
     for group in workload.groups:
         servers[group.name] = testbed.launch(
             f'{group.name}-{scheme.name}', group.n_vms,
-            testbed_module.flavor(group.vm_slots), _hints(group, scheme),
+            testbed_module.flavor(group.vm_slots), hints.encode(hints.Hint(
+                coflow_name=f'{group.name}-{scheme.name}',
+                coflows=group.coflows)),
             lambda count, before=placed: observer.count(  # type: ignore[misc]
                 'placing', before + count, n_vms), hosts.get(group.name))
         placed += group.n_vms
@@ -180,15 +184,10 @@ def _paced(placed: list[prediction.Placed], unpaced_s: list[float],
         unpaced_s, prediction.simulate_local(placed, local_bps))]
 
 
-def _hints(group: scenario.Group, scheme: schemes.Scheme) -> dict[str, str]:
-    return hints.encode(hints.Hint(
-        coflow_name=f'{group.name}-{scheme.name}', coflows=group.coflows))
-
-
-def job_of(testbed: testbed_module.Testbed, coflows: collections.abc.Iterable[
-        tuple[coflow_model.Coflow, nova_client.Servers]],
-        starts_s: tuple[float, ...], local_bytes: int | None = None,
-        local_bps: float | None = None) -> traffic.Job:
+def job_of(testbed: testbed_module.Testbed,
+           coflows: Iterable[tuple[coflow_model.Coflow, nova_client.Servers]],
+           starts_s: tuple[float, ...], local_bytes: int | None = None,
+           local_bps: float | None = None) -> traffic.Job:
     """Build the traffic of coflows; their VMs learn each other's addresses.
 
     :param coflows: each with the server of each of its VMs.
@@ -216,12 +215,9 @@ def job_of(testbed: testbed_module.Testbed, coflows: collections.abc.Iterable[
             testbed.bed.link_bps))
 
 
-def _coflow_results(workload: scenario.Workload,
-                    predicted_s: collections.abc.Sequence[float],
-                    measured_s: collections.abc.Sequence[float],
-                    unpaced_s: collections.abc.Sequence[float],
-                    ties: list[list[int]]
-                    ) -> tuple[results.CoflowResult, ...]:
+def _coflow_results(workload: scenario.Workload, predicted_s: Sequence[float],
+                    measured_s: Sequence[float], unpaced_s: Sequence[float],
+                    ties: list[list[int]]) -> tuple[results.CoflowResult, ...]:
     tied = {index for group in ties for index in group}
     named = [(group, coflow) for group in workload.groups
              for coflow in group.coflows]

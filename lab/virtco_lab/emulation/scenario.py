@@ -104,8 +104,8 @@ def slots_per_host(n_hosts: int) -> int:
     return max(_FEW_SLOTS, math.ceil(n_vms / n_hosts))
 
 
-def mix(n_hosts: int, rate_bps: float, seed: int,
-        load_s: float | None = None) -> Workload:
+def mix(n_hosts: int, rate_bps: float, seed: int, load_s: float | None = None,
+        order: str = VIRTCO.order) -> Workload:
     """Draw VirtCO's Table 2 applications together, scaled to the testbed.
 
     Below the paper's 18 hosts only the wider four, narrowed with the number
@@ -134,7 +134,7 @@ def mix(n_hosts: int, rate_bps: float, seed: int,
     return Workload(
         'mix', f'Table 2 of VirtCO, scaled: {len(rows)} applications at once',
         tuple(group_of(coflow.scaled(target / total)) for coflow in coflows),
-        (BASELINE, SEBF_TA, VIRTCO))
+        (BASELINE, SEBF_TA, dataclasses.replace(VIRTCO, order=order)))
 
 
 def _few_applications() -> list[workloads.Application]:

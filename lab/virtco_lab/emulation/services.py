@@ -118,9 +118,8 @@ def start_edge(fabric: fabric_module.Fabric, host: str, rate_bps: float,
     }, state, logs, hypervisor.namespace)
 
 
-def _start(what: str, name: str, options: process.Options,
-           state: pathlib.Path, logs: pathlib.Path, namespace: str
-           ) -> process.Child:
+def _start(what: str, name: str, options: process.Options, state: pathlib.Path,
+           logs: pathlib.Path, namespace: str) -> process.Child:
     """Write a configuration file, and start a program of the product by it.
 
     :param what: name of the process, which begins with the program's.

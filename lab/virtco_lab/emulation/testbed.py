@@ -2,7 +2,11 @@
 
 """The emulated datacentre in operation: build, boot VMs, send, tear down."""
 
-import collections.abc
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
 import concurrent.futures
 import contextlib
 import functools
@@ -39,7 +43,7 @@ MEASURE_STALL_S = 30.0
 _REQUEST_S = 86400.0
 
 T = typing.TypeVar('T')
-OnCount = collections.abc.Callable[[int], object]
+OnCount = Callable[[int], object]
 
 
 def flavor(n_slots: int) -> str:
@@ -224,11 +228,10 @@ class Testbed:
         return self.inside(lambda: self._controller.call(
             operation, *args, **given))
 
-    def inside(self, function: collections.abc.Callable[[], T],
+    def inside(self, function: Callable[[], T],
                what: str = 'an answer of the controller',
                of: process.Child | None = None,
-               progress: collections.abc.Callable[[], object] | None = None
-               ) -> T:
+               progress: Callable[[], object] | None = None) -> T:
         """Call a function in the control namespace."""
         assert self._inside is not None
         future = self._inside.submit(function)
@@ -241,8 +244,8 @@ class Testbed:
     def launch(self, name: str, n_vms: int, flavor_name: str,
                hints: dict[str, str] | None,
                on_count: OnCount = lambda count: None,
-               hosts: collections.abc.Sequence[str] | None = None,
-               project: str | None = None) -> list[nova_client.Server]:
+               hosts: Sequence[str] | None = None, project: str | None = None
+               ) -> list[nova_client.Server]:
         """Create a group through Nova's API and boot its VMs.
 
         They boot on the hosts that Nova chose, or without Nova the controller.
@@ -290,8 +293,7 @@ class Testbed:
             self.fabric.remove_vm(server.uuid)
         self._write_ports({server.host for server in servers if server.host})
 
-    def occupy(self, slots: collections.abc.Mapping[str, int]
-               ) -> list[nova_client.Server]:
+    def occupy(self, slots: Mapping[str, int]) -> list[nova_client.Server]:
         """Take slots of hosts with servers that send nothing.
 
         The controller hears nothing of them; without Nova only.
@@ -307,8 +309,8 @@ class Testbed:
         self._ask_cloud(lambda note: self._cloud.delete(servers, note),
                         f'the end of {len(servers)} servers', on_count)
 
-    def _ask_cloud(self, function: collections.abc.Callable[[OnCount], T],
-                   what: str, on_count: OnCount = lambda count: None) -> T:
+    def _ask_cloud(self, function: Callable[[OnCount], T], what: str,
+                   on_count: OnCount = lambda count: None) -> T:
         """Call a function of the cloud inside of the control namespace.
 
         Counts that it reports are passed on from this thread.
@@ -324,7 +326,7 @@ class Testbed:
                            self._nova, progress)
 
     @contextlib.contextmanager
-    def without_enforcement(self) -> collections.abc.Iterator[None]:
+    def without_enforcement(self) -> Iterator[None]:
         """Stop enforcement within a context: TCP shares the uplinks.
 
         The edge modules are suspended and their queues removed; when they
@@ -340,7 +342,7 @@ class Testbed:
             for edge in self._edges.values():
                 edge.popen.send_signal(signal.SIGCONT)
 
-    def wait_enforced(self, coflows: collections.abc.Iterable[
+    def wait_enforced(self, coflows: Iterable[
             tuple[coflow_model.Coflow, nova_client.Servers]] = ()) -> None:
         """Wait until the edges know the coflows' flows and no others.
 
@@ -393,9 +395,9 @@ class Testbed:
         return {host for host, entry in self.controller_hosts().items()
                 if entry.last_report is not None}
 
-    def _wait(self, condition: collections.abc.Callable[[], object],
-              what: str, of: process.Child | None,
-              progress: collections.abc.Callable[[], object] | None = None,
+    def _wait(self, condition: Callable[[], object], what: str,
+              of: process.Child | None,
+              progress: Callable[[], object] | None = None,
               stall_s: float = patience.STALL_S) -> None:
         process.wait_until(condition, what, self._children, of=of,
                            say=self.say, progress=progress, stall_s=stall_s)

@@ -13,7 +13,8 @@ flow at the receiver.
 """
 
 import collections
-import collections.abc
+from collections.abc import Callable
+from collections.abc import Iterable
 import dataclasses
 import os
 import resource
@@ -110,8 +111,7 @@ class Outcome(msgspec.Struct, frozen=True, tag='done'):
     timeline: tuple[tuple[int, ...], ...]
 
 
-def window_bytes(ends: collections.abc.Iterable[tuple[str, str]],
-                 rate_bps: float) -> int:
+def window_bytes(ends: Iterable[tuple[str, str]], rate_bps: float) -> int:
     """Return a receive window with which flows queue for _QUEUE_S at most.
 
     Then nothing is lost, no timer expires, and flows with equal windows share
@@ -196,8 +196,8 @@ class _Flow:
 _SINK = bytearray(1 << 20)
 
 
-def connect(specs: collections.abc.Iterable[FlowSpec],
-            window_bytes: int = MAX_WINDOW_BYTES) -> list[_Flow]:
+def connect(specs: Iterable[FlowSpec], window_bytes: int = MAX_WINDOW_BYTES
+            ) -> list[_Flow]:
     """Open every connection; returns the flows in the order given."""
     return [_connected(spec, window_bytes if spec.local_host is None
                        else _LOCAL_WINDOW_BYTES) for spec in specs]
@@ -226,7 +226,7 @@ class Transfer:
     """Moves a job's bytes and counts them."""
 
     def __init__(self, job: Job, flows: list[_Flow],
-                 emit: collections.abc.Callable[[Progress], object]):
+                 emit: Callable[[Progress], object]):
         self._job = job
         self._emit = emit
         self._epoll = select.epoll()

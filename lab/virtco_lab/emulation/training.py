@@ -22,7 +22,6 @@ from virtco.model import coflow as coflow_model
 from virtco.scheduling import fabric as fabric_model
 from virtco.scheduling.periodic import jobs as jobs_model
 from virtco_lab.emulation import cases
-from virtco_lab.emulation import display as displays
 from virtco_lab.emulation import extent
 from virtco_lab.emulation import namespaces
 from virtco_lab.emulation import scenario
@@ -144,8 +143,7 @@ _TABLE = samples.by_setting('scheme', (
         series: series for series in ('measured', 'simulated')}))
 
 
-def figure(name: str, options: extent.Options, display: displays.Display
-           ) -> outcome.Outcome:
+def figure(name: str, options: extent.Options) -> outcome.Outcome:
     """Measure iteration times by TCP's sharing and in order; simulate both."""
     setting = SETTINGS[name]
     iterations = (setting.warm_up + 3 if options.short
@@ -153,11 +151,11 @@ def figure(name: str, options: extent.Options, display: displays.Display
     found = samples.Samples(options.seeds)
     scale = cases.Scale(2, options.rate_bps)
     with Bed(cases.bed(scale, options.directory / 'logs' / name,
-                       slots=setting.n_jobs), display.say) as at:
+                       slots=setting.n_jobs), options.say) as at:
         at.wait_measured()
         at.launch_jobs(setting)
         for scheme, simulated in SCHEMES.items():
-            display.say(f'{name}: {scheme}, {setting.n_jobs} jobs, '
+            options.say(f'{name}: {scheme}, {setting.n_jobs} jobs, '
                         f'{iterations} iterations.')
             found.add(scheme, {
                 'measured': list(itertools.chain(*at.run(

@@ -2,11 +2,11 @@
 
 """Starts the traffic process of a job and follows it."""
 
-import collections.abc
+from collections.abc import Callable
 import pathlib
 import sys
 import tempfile
-import typing
+from typing import Self
 
 import msgspec
 
@@ -38,13 +38,13 @@ class Transfer:
             self._child.stop()
             raise
 
-    def __enter__(self) -> typing.Self:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         self._child.stop()
 
-    def run(self, on_progress: collections.abc.Callable[
+    def run(self, on_progress: Callable[
             [traffic.Progress], object] = lambda progress: None
             ) -> traffic.Outcome:
         """Start the coflows and wait for the last byte.

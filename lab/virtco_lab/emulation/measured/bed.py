@@ -117,6 +117,16 @@ class Bed:
             self.bulk(src, dst, lasts_s) for src, dst in paths]]
 
 
+def of_buckets(options: extent.Options, n_hosts: int
+               ) -> Iterator[tuple[str, Bed]]:
+    """Yield hosts with each kind of token buckets, built meanwhile."""
+    for kind, bucket_bytes in BUCKETS.items():
+        bed = Bed(beds.Bed(rates_bps(options, n_hosts),
+                           bucket_bytes=bucket_bytes))
+        with bed.built():
+            yield kind, bed
+
+
 def or_none(future: 'concurrent.futures.Future[sender.Measurement]'
             ) -> sender.Measurement | None:
     """Return a measurement; None where it failed."""

@@ -21,7 +21,6 @@ from virtco.measure import crosstraffic
 from virtco.topology import tree
 from virtco.wire import reports
 from virtco_lab.emulation import bed as bed_module
-from virtco_lab.emulation import display as displays
 from virtco_lab.emulation import extent
 from virtco_lab.emulation.measured import background
 from virtco_lab.emulation.measured import bed as beds
@@ -39,6 +38,11 @@ _TRAIN = calibration.Setting(10, 200)
 _WINDOW_BYTES = 32 * 1024
 # Super-packets of 64 KB would be windows of 10 ms and more.
 _SEGMENTS = 2
+
+
+#: Time in s, real number and estimate of each merged window, by the number of
+#: windows that are merged.
+Run = dict[int, list[tuple[float, int, float]]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -65,36 +69,16 @@ TOPOLOGIES = (Topology('(a) one link', 20.0, 9, 0.5, 0, 1.0),
               Topology('(b) racks', 0.1, 20, 0.8, 10, 2.5))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Run:
-    """Result of a measuring connection.
-
-    :ivar rows: (time in s, real number, estimate) of each merged window, by
-        the number of merged windows.
-    """
-
-    rows: dict[int, list[tuple[float, int, float]]]
-
-    def errors(self, together: int, least: int) -> list[float]:
-        """Return the estimate minus the real number of each merged window.
-
-        :param together: number of merged windows.
-        :param least: least real number of connections of a window that counts.
-        """
-        return [found - real for _, real, found in self.rows[together]
-                if real >= least]
-
-
-def figure4(options: extent.Options, display: displays.Display
-            ) -> outcome.Outcome:
+def figure4(options: extent.Options) -> outcome.Outcome:
     """Compare real and estimated numbers of connections."""
     rows: list[tuple[outcome.Cell, ...]] = []
     panels, unmet = [], []
     for topology in TOPOLOGIES:
-        runs = _measure(topology, options, display)
+        runs = _measure(topology, options)
         for together in TOGETHER:
-            errors = [error for run in runs for error in run.errors(
-                together, topology.least)]
+            errors = [found - real for run in runs
+                      for _, real, found in run[together]
+                      if real >= topology.least]
             sizes = [abs(error) for error in errors]
             rows.append((
                 topology.name, 10 * together, len(errors),
@@ -127,8 +111,7 @@ def _lasts_s(options: extent.Options) -> float:
     return 4.0 if options.short else _LASTS_S
 
 
-def _measure(topology: Topology, options: extent.Options,
-             display: displays.Display) -> list[Run]:
+def _measure(topology: Topology, options: extent.Options) -> list[Run]:
     numbers = range(topology.n_others + 1)
     bed = beds.Bed(bed_module.Bed(
         {f'{end}{n}': topology.host_share * options.rate_bps
@@ -139,7 +122,7 @@ def _measure(topology: Topology, options: extent.Options,
     rng = np.random.default_rng([options.seeds[0], 4])
     with bed.built():
         path_bps = calibration.tcp_bps(_path_bps(topology, bed))
-        display.say(f'{topology.name}: the path has '
+        options.say(f'{topology.name}: the path has '
                     f'{units.format_rate(path_bps)}')
         return [_run(topology, bed, path_bps, _lasts_s(options), rng)
                 for _ in range(1 if options.short else _RUNS)]
@@ -166,8 +149,8 @@ def _run(topology: Topology, bed: beds.Bed, path_bps: float, lasts_s: float,
         # The answer comes with the last byte.
         first_s = (time.monotonic() - begin_s
                    - len(flow.windows_bytes) * reports.WINDOW_S)
-    return Run({together: _rows(flow.windows_bytes, together, first_s,
-                                path_bps, others) for together in TOGETHER})
+    return {together: _rows(flow.windows_bytes, together, first_s, path_bps,
+                            others) for together in TOGETHER}
 
 
 def _rows(windows_bytes: Sequence[int], together: int, first_s: float,
@@ -188,7 +171,7 @@ def _rows(windows_bytes: Sequence[int], together: int, first_s: float,
 
 
 def _panel(topology: Topology, run: Run) -> outcome.Panel:
-    times, real, found = zip(*run.rows[_SHOWN])
+    times, real, found = zip(*run[_SHOWN])
     return outcome.Panel(
         'lines', topology.name, 'time, s', 'other connections', (
             outcome.Series('real', times, real, marks=False),

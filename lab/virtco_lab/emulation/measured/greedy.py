@@ -19,7 +19,6 @@ from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import snapshot
 from virtco_lab.emulation import bed as bed_module
-from virtco_lab.emulation import display as displays
 from virtco_lab.emulation import extent
 from virtco_lab.emulation import traffic
 from virtco_lab.emulation import transfers
@@ -43,8 +42,7 @@ _TRAIN = calibration.Setting(5, 100)
 Pair = tuple[str, str]
 
 
-def figure9(options: extent.Options, display: displays.Display
-            ) -> outcome.Outcome:
+def figure9(options: extent.Options) -> outcome.Outcome:
     """Compare greedy, the optimum and virtco, by measured rates and real TCP.
     """
     unit_bps = options.rate_bps / 10
@@ -53,7 +51,7 @@ def figure9(options: extent.Options, display: displays.Display
             pair: FAST.get(pair, 1.0) * unit_bps
             for pair in itertools.permutations(MACHINES, 2)}))
     with bed.built():
-        display.say('measuring the paths')
+        options.say('measuring the paths')
         rates_bps = _rates_bps(bed)
         sizes = {pair: round(
             share * (_SHORT_S if options.short else _LARGER_S)
@@ -63,27 +61,24 @@ def figure9(options: extent.Options, display: displays.Display
         chosen = {'Choreo\'s greedy': _plan(problem, 'choreo'),
                   'optimum': _optimum(rates_bps, sizes),
                   'virtco': _plan(problem, 'virtco')}
-        rows: list[tuple[outcome.Cell, ...]] = []
         times: dict[str, tuple[float, float]] = {}
         for name, places in chosen.items():
-            display.say(f'{name}: sending')
-            expected_s = _expected_s(places, rates_bps, sizes)
-            times[name] = expected_s, _send_s(bed, places, sizes)
-            rows.append((name, *places, *(round(value_s, 2) for value_s
-                                          in times[name]),
-                         round(100 * (times[name][1] / expected_s - 1), 1)))
+            options.say(f'{name}: sending')
+            times[name] = (_expected_s(places, rates_bps, sizes),
+                           _send_s(bed, places, sizes))
     off = max(abs(rate_bps / calibration.tcp_bps(
         FAST.get(pair, 1.0) * unit_bps) - 1)
         for pair, rate_bps in rates_bps.items())
     return outcome.Outcome(
         'emulated-choreo-9', 'Where greedy is not optimal (Choreo Fig. 9)',
         ('placement', *TASKS, 'expected s', 'measured s', 'off %'),
-        tuple(rows), (outcome.Panel(
-            'bars', 'Until the last byte', 'placement', 's', (
-                outcome.Series('expected', tuple(times), tuple(
-                    one for one, _ in times.values())),
-                outcome.Series('measured', tuple(times), tuple(
-                    one for _, one in times.values())))),),
+        tuple((name, *chosen[name], round(expected_s, 2),
+               round(measured_s, 2),
+               round(100 * (measured_s / expected_s - 1), 1))
+              for name, (expected_s, measured_s) in times.items()),
+        (outcome.Panel('bars', 'Until the last byte', 'placement', 's', tuple(
+            outcome.Series(label, tuple(times), its) for label, its in zip(
+                ('expected', 'measured'), zip(*times.values())))),),
         (f'Rate 1 is {units.format_rate(unit_bps)}; one rate per pair of '
          'machines, by an HTB class for each (pipes). The placements are '
          f'made with what packet trains found of all {len(rates_bps)} '

@@ -17,7 +17,6 @@ from virtco import units
 from virtco.measure import calibration
 from virtco.topology import tree
 from virtco_lab.emulation import bed as bed_module
-from virtco_lab.emulation import display as displays
 from virtco_lab.emulation import extent
 from virtco_lab.emulation.measured import bed as beds
 from virtco_lab.sim.figures import outcome
@@ -31,13 +30,12 @@ NEAR = 0.04
 _SENDING_S = 0.6
 
 
-def figure8(options: extent.Options, display: displays.Display
-            ) -> outcome.Outcome:
+def figure8(options: extent.Options) -> outcome.Outcome:
     """Measure TCP's rate on paths of one, two, four and six links."""
     rows: list[tuple[outcome.Cell, ...]] = []
     panels, unmet = [], []
     for kind, shares in UPLINKS.items():
-        display.say(f'{kind}: paths of {N_HOSTS} hosts')
+        options.say(f'{kind}: paths of {N_HOSTS} hosts')
         found = _measure(shares, options)
         explained = {}
         for length in sorted({length for length, _, _ in found}):

@@ -13,7 +13,6 @@ from virtco import units
 from virtco.measure import calibration
 from virtco.measure import rounds
 from virtco_lab.emulation import bed as bed_module
-from virtco_lab.emulation import display as displays
 from virtco_lab.emulation import extent
 from virtco_lab.emulation.measured import bed as beds
 from virtco_lab.sim.figures import outcome
@@ -29,8 +28,7 @@ _TRAIN = calibration.Setting(10, 200)
 Pair = tuple[str, str]
 
 
-def figure1(options: extent.Options, display: displays.Display
-            ) -> outcome.Outcome:
+def figure1(options: extent.Options) -> outcome.Outcome:
     """Measure both matrices and compare them."""
     bed = beds.Bed(bed_module.Bed(beds.rates_bps(options, N_HOSTS)),
                    _WINDOW_BYTES)
@@ -39,7 +37,7 @@ def figure1(options: extent.Options, display: displays.Display
     tcp: dict[Pair, list[float]] = {}
     with bed.built():
         for turn in range(n_rounds):
-            display.say(f'round {turn + 1} of {n_rounds}')
+            options.say(f'round {turn + 1} of {n_rounds}')
             for pairs in rounds.disjoint_rounds(list(bed.rates_bps)):
                 flows = bed.bulks(pairs, _BULK_S)
                 found = [bed.train(*pair, _TRAIN) for pair in pairs]

@@ -16,7 +16,6 @@ import time
 import numpy as np
 
 from virtco_lab.emulation import bed as bed_module
-from virtco_lab.emulation import display as displays
 from virtco_lab.emulation import extent
 from virtco_lab.emulation.measured import background
 from virtco_lab.emulation.measured import bed as beds
@@ -56,14 +55,13 @@ CLOUDS = (Cloud('small bucket, another tenant', None, 1),
           Cloud('bucket of 256 KB', beds.BUCKETS['bucket of 256 KB']))
 
 
-def figure7(options: extent.Options, display: displays.Display
-            ) -> outcome.Outcome:
+def figure7(options: extent.Options) -> outcome.Outcome:
     """Measure the relative error of predicting a rate by an earlier one."""
     rows: list[tuple[outcome.Cell, ...]] = []
     panels, unmet = [], []
     n_readings = _SHORT_READINGS if options.short else _READINGS
     for cloud in CLOUDS:
-        display.say(f'{cloud.name}: {n_readings} connections on each of '
+        options.say(f'{cloud.name}: {n_readings} connections on each of '
                     f'{N_HOSTS} paths')
         rates_bps = _readings(cloud, n_readings, options)
         series = []

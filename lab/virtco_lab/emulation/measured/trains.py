@@ -16,8 +16,6 @@ from virtco import exception
 from virtco import units
 from virtco.measure import calibration
 from virtco.measure import rounds
-from virtco_lab.emulation import bed as bed_module
-from virtco_lab.emulation import display as displays
 from virtco_lab.emulation import extent
 from virtco_lab.emulation.measured import bed as beds
 from virtco_lab.sim.figures import outcome
@@ -32,27 +30,19 @@ _PAPER_PAIRS_S = 180.0
 
 
 Found = dict[tuple[str, calibration.Setting], calibration.Error]
+_ERRORS = ('mean', 'median', 'worst')
 
 
-def figure6(options: extent.Options, display: displays.Display
-            ) -> outcome.Outcome:
+def figure6(options: extent.Options) -> outcome.Outcome:
     """Compare trains with TCP by burst length and number of bursts."""
     settings = [calibration.Setting(bursts, packets)
                 for bursts in BURSTS for packets in BURST_LENGTHS]
     ours: Found = {}
     theirs: Found = {}
-    for kind, bucket_bytes in beds.BUCKETS.items():
-        bed = beds.Bed(bed_module.Bed(
-            beds.rates_bps(options, 2 * N_PATHS), bucket_bytes=bucket_bytes))
-        with bed.built():
-            display.say(f'{kind}: TCP on {N_PATHS} paths')
-            _try(bed, kind, settings, ours, theirs, display)
-    rows: list[tuple[outcome.Cell, ...]] = [
-        (kind, one.bursts, one.packets,
-         *(round(100 * value, 2) for found in (ours, theirs)
-           for value in (found[kind, one].mean, found[kind, one].median,
-                         found[kind, one].worst)))
-        for kind in beds.BUCKETS for one in settings]
+    both = {'ours': ours, 'Choreo\'s formula': theirs}
+    for kind, bed in beds.of_buckets(options, 2 * N_PATHS):
+        options.say(f'{kind}: TCP on {N_PATHS} paths')
+        _try(bed, kind, settings, ours, theirs, options)
     notes = [f'{N_PATHS} paths of '
              f'{units.format_rate(0.4 * options.rate_bps)} to '
              f'{units.format_rate(options.rate_bps)} per kind of cable; '
@@ -71,16 +61,23 @@ def figure6(options: extent.Options, display: displays.Display
     return outcome.Outcome(
         'emulated-choreo-6', 'Error of packet trains against TCP, per cent '
         '(Choreo Fig. 6)', ('cable', 'K', 'B', *(
-            f'{whose}: {what}' for whose in ('ours', 'Choreo\'s formula')
-            for what in ('mean', 'median', 'worst'))), tuple(rows),
-        tuple(_panel6(f'{kind}, {whose}', kind, found)
-              for kind in beds.BUCKETS for whose, found in (
-                  ('ours', ours), ('Choreo\'s formula', theirs))),
+            f'{whose}: {what}' for whose in both for what in _ERRORS)),
+        tuple((kind, one.bursts, one.packets, *(
+            round(100 * getattr(found[kind, one], what), 2)
+            for found in both.values() for what in _ERRORS))
+            for kind in beds.BUCKETS for one in settings),
+        tuple(outcome.Panel(
+            'lines', f'{kind}, {whose}', 'packets per burst', 'mean error, %',
+            tuple(outcome.Series(f'{bursts} bursts', BURST_LENGTHS, tuple(
+                100 * found[kind, calibration.Setting(bursts, packets)].mean
+                for packets in BURST_LENGTHS)) for bursts in BURSTS),
+            log_y=True) for kind in beds.BUCKETS
+            for whose, found in both.items()),
         tuple(notes))
 
 
 def _try(bed: beds.Bed, kind: str, settings: Sequence[calibration.Setting],
-         ours: Found, theirs: Found, display: displays.Display) -> None:
+         ours: Found, theirs: Found, options: extent.Options) -> None:
     """Measure the errors of train settings against bulk transfers."""
     paths = [(f'h{2 * n}', f'h{2 * n + 1}') for n in range(N_PATHS)]
     truth_bps = [bed.bulk(*path, _BULK_S).result().rate_bps
@@ -92,33 +89,19 @@ def _try(bed: beds.Bed, kind: str, settings: Sequence[calibration.Setting],
             for one in found])
         theirs[kind, setting] = calibration.error(truth_bps, [
             None if one is None else one.throughput_bps for one in found])
-        display.say(f'{kind}: {setting.bursts} bursts of {setting.packets}: '
+        options.say(f'{kind}: {setting.bursts} bursts of {setting.packets}: '
                     f'{100 * ours[kind, setting].mean:.2f} %')
 
 
-def _panel6(title: str, kind: str, found: Found) -> outcome.Panel:
-    return outcome.Panel(
-        'lines', title, 'packets per burst', 'mean error, %', tuple(
-            outcome.Series(f'{bursts} bursts', BURST_LENGTHS, tuple(
-                100 * found[kind, calibration.Setting(
-                    bursts, packets)].mean
-                for packets in BURST_LENGTHS)) for bursts in BURSTS),
-        log_y=True)
-
-
-def pairs90(options: extent.Options, display: displays.Display
-            ) -> outcome.Outcome:
+def pairs90(options: extent.Options) -> outcome.Outcome:
     """Measure all pairs of ten hosts, in rounds of disjoint pairs."""
     rows: list[tuple[outcome.Cell, ...]] = []
     series = []
-    for kind, bucket_bytes in beds.BUCKETS.items():
-        bed = beds.Bed(bed_module.Bed(
-            beds.rates_bps(options, 10), bucket_bytes=bucket_bytes))
-        with bed.built():
-            display.say(f'{kind}: 90 pairs')
-            begin_s = time.monotonic()
-            errors, n_failed = _all_pairs(bed)
-            took_s = time.monotonic() - begin_s
+    for kind, bed in beds.of_buckets(options, 10):
+        options.say(f'{kind}: 90 pairs')
+        begin_s = time.monotonic()
+        errors, n_failed = _all_pairs(bed)
+        took_s = time.monotonic() - begin_s
         if not errors:
             raise exception.Invalid(field='trains', value=None,
                                     limit='the rate of at least one pair')

@@ -23,9 +23,8 @@ def _case(monkeypatch, tmp_path):
                                  record=tmp_path / 'record')
     made.record.mkdir()
 
-    def figure(options, display):
+    def figure(options):
         made.options.append(options)
-        made.display = display
         return outcome.Outcome(
             'emulated', 'A case', ('a',), ((1.0,),), (outcome.Panel(
                 'bars', 'p', 'x', 'y', (outcome.Series(
@@ -53,7 +52,7 @@ def test_a_case_by_default(case, capsys):
     assert 'plot: ' in capsys.readouterr().out
     assert not list(case.record.iterdir())
     # Progress must not get into what is printed.
-    case.display.say('something')
+    options.say('something')
     assert 'something' in capsys.readouterr().err
 
 

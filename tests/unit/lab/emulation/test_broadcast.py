@@ -79,7 +79,7 @@ def test_a_figure_is_drawn_as_ever(monkeypatch, kind):
     monkeypatch.setattr(broadcast, 'CHANGE_S', 1e9)
     display = drawing.Display()
     found = broadcast.FIGURES[kind.name](
-        extent.Options(20e6, (0, 5)), display)
+        extent.Options(20e6, (0, 5), display=display))
     drawing.check(kind.name, found, display.said)
 
 
@@ -122,7 +122,7 @@ def test_the_table_is_whole(monkeypatch, kind):
     monkeypatch.setattr(mesh, 'Mesh', _Mesh)
     monkeypatch.setattr(broadcast, 'CHANGE_S', 1e9)
     found = broadcast.FIGURES[kind.name](
-        extent.Options(20e6, (0, 1), True), drawing.Display())
+        extent.Options(20e6, (0, 1), True, display=drawing.Display()))
     assert [row[0] for row in found.rows] == list(kind.series)
     assert {len(row) for row in found.rows} == {len(found.columns)}
     over = {row[0]: float(row[4].split()[0]) for row in found.rows}

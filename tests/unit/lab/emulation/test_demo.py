@@ -247,7 +247,7 @@ def _run(monkeypatch, tmp_path):
             made.story.append(f'[{title}]')
             return contextlib.nullcontext('progress')
 
-    monkeypatch.setattr(demo.display_module, 'Display', Display)
+    monkeypatch.setattr(demo.displays, 'Display', Display)
 
     class Browser:
         def open(self, url):

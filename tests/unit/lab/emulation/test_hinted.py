@@ -93,7 +93,7 @@ def test_coflows_load_the_hosts_by_their_share():
 def _options(tmp_path, **changes):
     return extent.Options(**{
         'rate_bps': SCALE.rate_bps, 'seeds': (0, 1), 'directory': tmp_path,
-        **changes})
+        'display': _Display(), **changes})
 
 
 @pytest.mark.parametrize('name', [pytest.param(name, marks=pytest.mark.full(
@@ -102,7 +102,7 @@ def _options(tmp_path, **changes):
     if name != 'liars' else name
     for name in hinted.FIGURES])
 def test_ratios_are_those_of_the_simulator(name, bed, tmp_path):
-    found = hinted.FIGURES[name](_options(tmp_path, seeds=(0,)), _Display())
+    found = hinted.FIGURES[name](_options(tmp_path, seeds=(0,)))
     rows = found.rows
     assert {len(row) for row in rows} == {len(found.columns)}
     for row in rows:
@@ -111,7 +111,7 @@ def test_ratios_are_those_of_the_simulator(name, bed, tmp_path):
     # What is on disk is not run again.
     n_sent = len(bed.sent)
     found_again = hinted.FIGURES[name](
-        _options(tmp_path, seeds=(0,)), _Display())
+        _options(tmp_path, seeds=(0,)))
     assert found_again == found
     assert len(bed.sent) == n_sent
 
@@ -120,7 +120,7 @@ def test_ratios_are_those_of_the_simulator(name, bed, tmp_path):
     *((name, False) for name in hinted.FIGURES), ('late-hints', True)])
 def test_a_figure_is_drawn_as_ever(name, is_short, monkeypatch, tmp_path):
     """Of runs that the test makes up."""
-    def run(settings, options, display):
+    def run(settings, options):
         return {(setting, seed): hinted.Run(
             setting, seed, 8, 20e6, {}, tuple(
                 (1 + place / 3) * (1.0234 + i / 10 + seed / 5)
@@ -133,7 +133,7 @@ def test_a_figure_is_drawn_as_ever(name, is_short, monkeypatch, tmp_path):
 
     monkeypatch.setattr(hinted, 'run', run)
     found = hinted.FIGURES[name](_options(
-        tmp_path, seeds=(0, 3), short=is_short), _Display())
+        tmp_path, seeds=(0, 3), short=is_short))
     result = dataclasses.asdict(found)
     drawing.check(f'{name}{"-short" * is_short}', {
         'record': result.pop('runs'), 'result': result})
@@ -156,33 +156,33 @@ def test_runs_are_as_far_off_as_their_means_are():
 
 def test_what_is_on_disk_is_read_beside_what_is_simulated_today(
         bed, tmp_path):
-    options = _options(tmp_path, seeds=(0,))
     said = []
-    display = types.SimpleNamespace(say=said.append)
-    first = hinted.run(('never', 'exact'), options, display)
+    options = _options(tmp_path, seeds=(0,), display=(
+        types.SimpleNamespace(say=said.append)))
+    first = hinted.run(('never', 'exact'), options)
     assert [line.split(':')[0] for line in said] == [
         'seed 0, exact', 'seed 0, never']
     assert '(+50.0%, waited 0.0%, try 1)' in said[0]
     lines = list(filter(None, (
         tmp_path / 'hinted.jsonl').read_text().splitlines()))
     assert len(lines) == 2 and '"told_s":[0.0' in lines[0]
-    again = hinted.run(('exact', 'never'), options, display)
+    again = hinted.run(('exact', 'never'), options)
     assert again == {key: first[key] for key in (('exact', 0), ('never', 0))}
     assert list(again) == [('exact', 0), ('never', 0)]
     assert len(bed.sent) == 2
     # The others know its hosts from the disk, too.
-    hinted.run(('exact', '1 s late'), options, display)
+    hinted.run(('exact', '1 s late'), options)
     assert len(bed.sent) == 3
 
 
 @pytest.mark.parametrize('other', [{'rate_bps': 30e6}, {'n_hosts': 9}])
 def test_runs_of_another_testbed_are_made_anew(bed, tmp_path, other):
-    first = hinted.run(('exact',), _options(tmp_path), _Display())
-    found = hinted.run(('exact',), _options(tmp_path, **other), _Display())
+    first = hinted.run(('exact',), _options(tmp_path))
+    found = hinted.run(('exact',), _options(tmp_path, **other))
     assert len(bed.sent) == 4
     assert found['exact', 0].identity != first['exact', 0].identity
     # Those of both stay in the directory.
-    assert hinted.run(('exact',), _options(tmp_path), _Display()) == first
+    assert hinted.run(('exact',), _options(tmp_path)) == first
     assert len(bed.sent) == 4
 
 
@@ -199,7 +199,7 @@ def test_a_run_that_waited_too_long_each_time_counts_with_the_least():
 
 def test_runs_too_far_off_are_claims_unmet(bed, tmp_path):
     found = hinted.FIGURES['wrong-hints'](
-        _options(tmp_path, short=True), _Display())
+        _options(tmp_path, short=True))
     assert len(found.unmet) == 5
     assert 'exact, seed 0: +50.0% off' in found.unmet[0]
     assert '50.0% off in the mean' in found.unmet[-1]
@@ -207,7 +207,7 @@ def test_runs_too_far_off_are_claims_unmet(bed, tmp_path):
 
 def test_a_disturbed_run_is_repeated(bed, tmp_path):
     bed.waited = iter((0.9, 0.1, 0.2))
-    found = hinted.run(('exact',), _options(tmp_path), _Display())
+    found = hinted.run(('exact',), _options(tmp_path))
     assert [(one.tries, one.waited) for one in found.values()] == [
         (2, 0.1), (1, 0.2)]
 

@@ -9,6 +9,7 @@ import types
 import pytest
 
 from virtco_lab.emulation import cases
+from virtco_lab.emulation import extent
 from virtco_lab.emulation import measure
 from virtco_lab.emulation import results
 
@@ -63,6 +64,11 @@ def test_lines_that_are_no_runs_of_today_are_left_out(tmp_path):
     assert measure.Book(path, measure.Run) == {}
 
 
+def _options(tmp_path, seeds, say=lambda text: None):
+    return extent.Options(SCALE.rate_bps, seeds, directory=tmp_path, display=(
+        types.SimpleNamespace(say=say)))
+
+
 @pytest.fixture(name='world')
 def _world(monkeypatch):
     """Notes which runs are made on which testbed."""
@@ -90,8 +96,8 @@ def _world(monkeypatch):
 def test_a_testbed_serves_all_seeds_without_background(world, tmp_path):
     quiet = dataclasses.replace(CELL, background=False)
     said = []
-    display = types.SimpleNamespace(say=said.append)
-    found = measure.run([quiet, CELL], (0, 3), SCALE, tmp_path, display)
+    options = _options(tmp_path, (0, 3), said.append)
+    found = measure.run([quiet, CELL], options, SCALE)
     ups = [line[0] for line in world.story
            if isinstance(line, tuple) and len(line) == 2]
     assert ups == ['up 0-0', 'up 0-1', 'up 3-1']
@@ -110,14 +116,13 @@ def test_a_testbed_serves_all_seeds_without_background(world, tmp_path):
     assert world.story[-5] == 6 * 8 - sum(host.free[0] for host in free)
     assert [run.seed for run in found[CELL, 'virtco']] == [0, 3]
     world.story.clear()
-    measure.run([quiet, CELL], (0, 3), SCALE, tmp_path, display)
+    measure.run([quiet, CELL], options, SCALE)
     assert not world.story
 
 
 def test_a_run_that_waited_a_quarter_counts(world, tmp_path):
     world.waited = iter((0.25, 0.26, 0.3, 0.29, 0.0))
-    display = types.SimpleNamespace(say=lambda text: None)
-    found = measure.run([CELL], (0,), SCALE, tmp_path, display)
+    found = measure.run([CELL], _options(tmp_path, (0,)), SCALE)
     assert [(run.tries, run.waited) for name in measure.SCHEMES
             for run in found[CELL, name]] == [
                 (1, 0.25), (3, 0.26), (1, 0.0)]

@@ -50,9 +50,6 @@ def test_windows_meet_the_connections_of_their_time():
     assert [real for _, real, _ in rows] == [3] * 10 + [1] * 10
     assert [found for _, _, found in rows] == [
         pytest.approx(real) for _, real, _ in rows]
-    run = crosstraffic.Run({10: rows})
-    assert len(run.errors(10, least=3)) == 10
-    assert run.errors(10, least=4) == []
 
 
 def test_windows_without_a_byte_say_nothing():
@@ -73,9 +70,10 @@ def test_an_estimate_may_be_as_far_off_as_was_asked_for(
     assert one.most_off == 1.0
     monkeypatch.setattr(crosstraffic, 'TOPOLOGIES', (one,))
     monkeypatch.setattr(crosstraffic, '_measure', lambda *args: [
-        crosstraffic.Run(dict.fromkeys(
-            crosstraffic.TOGETHER, [(0.0, 4, 4 + off), (1.0, 4, 4 - off)]))])
-    found = crosstraffic.figure4(extent.Options(1e8), drawing.Display())
+        dict.fromkeys(crosstraffic.TOGETHER, [
+            (0.0, 4, 4 + off), (1.0, 4, 4 - off)])])
+    found = crosstraffic.figure4(
+        extent.Options(1e8, display=drawing.Display()))
     assert len(found.unmet) == n_unmet
     assert found.rows[0][3:] == (0.0, off, off, 100 * (off <= 1))
 
@@ -91,8 +89,8 @@ def test_an_error_may_be_as_large_as_was_asked_for(
     monkeypatch.setattr(stability, '_readings', lambda *args: None)
     monkeypatch.setattr(stability, 'errors_percent', lambda rates, age: (
         np.full(4, percent)))
-    found = stability.figure7(extent.Options(1e8, short=True),
-                              drawing.Display())
+    found = stability.figure7(extent.Options(
+        1e8, short=True, display=drawing.Display()))
     assert {row[1]: row[6] for row in found.rows} == {1: share, 5: share}
     assert [line.split(' error')[0].split()[-1] for line in found.unmet] == (
         2 * unmet)

@@ -171,7 +171,7 @@ def test_a_figure_is_drawn_as_ever(name, is_short, story, monkeypatch):
     monkeypatch.setattr(Bed, 'loses', name in ('choreo-6', 'choreo-90'))
     display = drawing.Display()
     found = measured.FIGURES[name](
-        extent.Options(50e6, (3,), is_short), display)
+        extent.Options(50e6, (3,), is_short, display=display))
     drawing.check(f'{name}{"-short" * is_short}', found,
                   [*display.said, *story])
 
@@ -182,7 +182,8 @@ def test_where_no_train_arrives_there_is_no_figure(story, monkeypatch):
     with pytest.raises(
             trains.exception.Invalid,
             match='at least one pair, got nothing'):
-        trains.pairs90(extent.Options(50e6, (3,)), drawing.Display())
+        trains.pairs90(extent.Options(
+            50e6, (3,), display=drawing.Display()))
 
 
 def test_cables_differ_by_the_seed_from_two_fifths_on():
@@ -224,6 +225,6 @@ def test_hosts_explain_a_rate_that_is_four_percent_off():
     found = [(1, 9e8, 9e8), (2, 1.039e7, 1e7), (4, 0.961e7, 1e7),
              (6, 1.041e7, 1e7), (6, 0.959e7, 1.1e7)]
     with mock.patch.object(lengths, '_measure', return_value=found):
-        rows = lengths.figure8(types.SimpleNamespace(rate_bps=1e7),
-                               mock.Mock()).rows
+        rows = lengths.figure8(types.SimpleNamespace(
+            rate_bps=1e7, say=mock.Mock())).rows
     assert [row[-1] for row in rows[:4]] == [None, 100.0, 100.0, 0.0]

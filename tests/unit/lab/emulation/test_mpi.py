@@ -2,6 +2,7 @@
 
 """What Open MPI is asked to run, and what is shown of its times."""
 
+import collections
 import contextlib
 import json
 import os
@@ -37,12 +38,17 @@ class _Mesh:
                 for pair, size in sizes.items()}
 
 
+Job = collections.namedtuple('Job', 'operation argument hosts options')
+
+
 @pytest.fixture
 def jobs(monkeypatch):
     """Runs of Open MPI that take a second, advised ones a half."""
     made = []
 
-    def run(mesh, job, n_runs):
+    def run(mesh, *of):
+        *of, n_runs = of
+        job = Job(*of)
         made.append(job)
         in_order = list(job.hosts) == mesh.names
         return mpi.Ran(tuple(job.hosts), (1.0 if in_order else 0.5,) * n_runs)
@@ -58,7 +64,9 @@ def test_the_figure_is_drawn_as_ever(jobs, monkeypatch):
     """Each run takes as long as its options and its order say."""
     rates_bps = []
 
-    def run(mesh, job, n_runs):
+    def run(mesh, *of):
+        *of, n_runs = of
+        job = Job(*of)
         jobs.append(job)
         rates_bps.append(np.sort(mesh.rates_bps[~np.eye(
             len(mesh.names), dtype=bool)])[[0, -1]].tolist())
@@ -72,7 +80,8 @@ def test_the_figure_is_drawn_as_ever(jobs, monkeypatch):
 
     monkeypatch.setattr(mpi, 'run', run)
     display = drawing.Display()
-    found = mpi.FIGURES['rpca-mpi'](extent.Options(20e6, (0, 3)), display)
+    found = mpi.FIGURES['rpca-mpi'](
+        extent.Options(20e6, (0, 3), display=display))
     drawing.check('rpca-mpi', found, [*display.said, *(
         f'{job.operation} of '
         f'{getattr(job.argument, "sum", lambda: job.argument)():.0f}: '
@@ -130,8 +139,8 @@ def mpirun(monkeypatch, tmp_path):
 
 
 def test_open_mpi_is_started_in_the_hosts_namespaces(mpirun):
-    found = mpi.run(mpirun.mesh, mpi.Job(
-        'broadcast', 1234, ['h1', 'h0'], '--mca a b'), 3)
+    found = mpi.run(mpirun.mesh, 'broadcast', 1234, ['h1', 'h0'],
+                    '--mca a b', 3)
     assert found == mpi.Ran(('h1', 'h0'), (1.5, 2))
     (argv, options), = mpirun.ran
     assert argv[:7] == [
@@ -158,8 +167,8 @@ def test_open_mpi_is_started_in_the_hosts_namespaces(mpirun):
 
 
 def test_volumes_of_an_exchange_are_whole_bytes(mpirun):
-    mpi.run(mpirun.mesh, mpi.Job('exchange', np.array([[0.0, 2.6], [1.2, 0]]),
-                                 ['h0', 'h1']))
+    mpi.run(mpirun.mesh, 'exchange', np.array([[0.0, 2.6], [1.2, 0]]),
+            ['h0', 'h1'])
     (argv, _options), = mpirun.ran
     assert argv[-2:] == [str(mpirun.there / 'volumes'), '5']
     assert json.loads((mpirun.there / 'volumes').read_text()) == [
@@ -169,7 +178,7 @@ def test_volumes_of_an_exchange_are_whole_bytes(mpirun):
 def test_what_mpirun_says_of_its_end_is_told(mpirun):
     mpirun.status = 1
     with pytest.raises(RuntimeError, match='mpirun ended with 1: no slots$'):
-        mpi.run(mpirun.mesh, mpi.Job('broadcast', 8, ['h0', 'h1']))
+        mpi.run(mpirun.mesh, 'broadcast', 8, ['h0', 'h1'])
 
 
 def test_the_version_is_the_last_word_of_its_first_line(monkeypatch):
@@ -182,7 +191,8 @@ def test_the_version_is_the_last_word_of_its_first_line(monkeypatch):
 
 
 def _reproduce():
-    return mpi.figure(extent.Options(20e6, (0, 1), True), drawing.Display())
+    return mpi.figure(extent.Options(
+        20e6, (0, 1), True, display=drawing.Display()))
 
 
 def test_the_table_is_whole(jobs):
@@ -209,8 +219,8 @@ def test_a_reduce_and_a_broadcast_choose_their_own_trees(jobs):
 
 
 def test_a_rank_elsewhere_and_no_gain_are_named(jobs, monkeypatch):
-    monkeypatch.setattr(mpi, 'run', lambda mesh, job, n_runs: mpi.Ran(
-        tuple(reversed(job.hosts)), (1.0,)))
+    monkeypatch.setattr(mpi, 'run', lambda mesh, *of: mpi.Ran(
+        tuple(reversed(of[2])), (1.0,)))
     unmet = _reproduce().unmet
     assert 'seed 0, broadcast, ' in unmet[0] and 'not on h' in unmet[0]
     assert unmet[-1].startswith('reduce: what is advised takes 1.00')

@@ -103,7 +103,7 @@ def bench(monkeypatch):
 def _options(tmp_path, **changes):
     return extent.Options(**{
         'rate_bps': FEW.rate_bps, 'directory': tmp_path, 'short': True,
-        **changes})
+        'display': _Display(), **changes})
 
 
 def test_groups_without_room_are_refused_before_anything_is_built(
@@ -111,7 +111,7 @@ def test_groups_without_room_are_refused_before_anything_is_built(
     with pytest.raises(exception.Invalid,
                        match='--hosts: expected 28 free slots .*on 4 hosts'):
         reproduce.FIGURES['virtco-case6'](
-            _options(tmp_path, n_hosts=4), _Display())
+            _options(tmp_path, n_hosts=4))
     assert not bench.runs
 
 
@@ -121,7 +121,7 @@ def test_there_is_a_figure_for_each_test_case():
 
 def test_a_table_tells_the_distance_and_is_recorded(bench, tmp_path):
     result = reproduce.FIGURES['virtco-case2'](
-        _options(tmp_path, shapes=('sparse',), short=False), _Display())
+        _options(tmp_path, shapes=('sparse',), short=False))
     assert {len(row) for row in result.rows} == {len(result.columns)}
     assert len(result.rows) == 2 * len(measure.ALL_SCHEMES)
     quiet = [row for row in result.rows if row[0].endswith('no background')]
@@ -138,7 +138,7 @@ def test_a_table_tells_the_distance_and_is_recorded(bench, tmp_path):
 
 def test_the_gap_is_the_product_of_its_parts(bench, tmp_path):
     result = gap.FIGURES['virtco-gap'](
-        _options(tmp_path, seeds=(0, 2), n_hosts=6), _Display())
+        _options(tmp_path, seeds=(0, 2), n_hosts=6))
     assert [row[0] for row in result.rows] == [
         schemes.get(name).label for name in measure.schemes_of(cases.GAP)]
     *parts, whole = result.panels[0].series
@@ -160,7 +160,7 @@ def test_the_gap_is_the_product_of_its_parts(bench, tmp_path):
 def test_a_gap_that_nobody_can_prove_is_refused(
         bench, tmp_path, changes, said):
     with pytest.raises(exception.Invalid, match=said):
-        gap.FIGURES['virtco-gap'](_options(tmp_path, **changes), _Display())
+        gap.FIGURES['virtco-gap'](_options(tmp_path, **changes))
     assert not bench.runs
 
 
@@ -182,16 +182,16 @@ def _runs(cell, name, seeds, scale):
 def test_a_figure_is_drawn_as_ever(name, is_short, monkeypatch, tmp_path):
     asked = []
 
-    def run(wanted, seeds, scale, directory, display):
-        asked.append(f'{[cell.key for cell in wanted]} {seeds} {scale}')
-        assert directory == tmp_path
-        return {(cell, name): _runs(cell, name, seeds, scale)
+    def run(wanted, options, scale):
+        asked.append(
+            f'{[cell.key for cell in wanted]} {options.seeds} {scale}')
+        assert options.directory == tmp_path
+        return {(cell, name): _runs(cell, name, options.seeds, scale)
                 for cell in wanted for name in measure.schemes_of(cell.case)}
 
     monkeypatch.setattr(measure, 'run', run)
     found = reproduce.FIGURES[name](_options(
-        tmp_path, seeds=(0, 4), shapes=('sparse', 'dense'), short=is_short),
-        _Display())
+        tmp_path, seeds=(0, 4), shapes=('sparse', 'dense'), short=is_short))
     result = dataclasses.asdict(found)
     drawing.check(f'{name}{"-short" * is_short}', {
         'record': result.pop('runs'), 'result': result}, asked)
@@ -215,32 +215,31 @@ def test_runs_may_be_a_tenth_off_in_the_mean_and_a_fifth_at_most(off,
 
 def test_what_is_on_disk_is_not_run_again(bench, tmp_path):
     options = _options(tmp_path)
-    first = reproduce.FIGURES['virtco-case6'](options, _Display())
+    first = reproduce.FIGURES['virtco-case6'](options)
     n_runs = len(bench.runs)
     assert n_runs == len(measure.SCHEMES)
-    assert reproduce.FIGURES['virtco-case6'](options, _Display()) == first
+    assert reproduce.FIGURES['virtco-case6'](options) == first
     assert len(bench.runs) == n_runs
-    reproduce.FIGURES['virtco-case6'](_options(tmp_path, seeds=(0, 1)),
-                                      _Display())
+    reproduce.FIGURES['virtco-case6'](_options(tmp_path, seeds=(0, 1)))
     assert len(bench.runs) == 2 * n_runs
 
 
 def test_a_killed_run_leaves_half_a_line_and_goes_on(bench, tmp_path):
     options = _options(tmp_path)
-    first = reproduce.FIGURES['virtco-case6'](options, _Display())
+    first = reproduce.FIGURES['virtco-case6'](options)
     n_runs = len(bench.runs)
     path = tmp_path / 'runs.jsonl'
     path.write_text(path.read_text()[:-40])
     for more in (1, 0):  # what comes after it is found again
         n_runs += more
         assert reproduce.FIGURES['virtco-case6'](
-            options, _Display()).rows == first.rows
+            options).rows == first.rows
         assert len(bench.runs) == n_runs
 
 
 def test_a_disturbed_run_is_repeated_whatever_it_measured(bench, tmp_path):
     bench.waited = iter((0.9, 0.25, 0.0, 0.9, 0.5, 0.7))
-    shown = reproduce.FIGURES['virtco-case6'](_options(tmp_path), _Display())
+    shown = reproduce.FIGURES['virtco-case6'](_options(tmp_path))
     assert any(f'2 of {len(bench.runs) - 3} were, 1 stayed above.' in note
                for note in shown.notes)
     book = measure.Book(tmp_path / 'runs.jsonl', measure.Run)
@@ -252,7 +251,7 @@ def test_what_is_too_far_off_is_a_claim_unmet(bench, tmp_path):
     bench.off = 1.3
     cell = cases.Cell('virtco-case2', '', 'medium', False)
     runs = [run for its in measure.run(
-        [cell], (0,), FEW, tmp_path, _Display()).values() for run in its]
+        [cell], _options(tmp_path, seeds=(0,)), FEW).values() for run in its]
     unmet = reproduce._unmet(runs)
     assert len(unmet) == 2 * len(measure.ALL_SCHEMES)
     assert 'seed 0: +30.0% off' in unmet[0]

@@ -164,7 +164,7 @@ def test_a_figure_is_drawn_as_ever(name, is_short, monkeypatch):
     monkeypatch.setattr(Bed, 'base_s', 1.6 if is_short else 2.7)
     display = drawing.Display()
     found = training.FIGURES[name](
-        extent.Options(30e6, short=is_short), display)
+        extent.Options(30e6, short=is_short, display=display))
     drawing.check(f'{name}{"-short" * is_short}', found,
                   [*display.said, *map(str, story)])
     assert bool(found.unmet) is not is_short
