@@ -143,7 +143,8 @@ def put_in_order(rater: Rater, run: Run, order: cython.longlong[::1],
             if run.by == BY_QUEUE:
                 run.rank_level[c] = queue_of(run.sent_bits[c])
         waited_s = now_s - max(run.served_s[c], run.arrival_s[c])
-        if waited_s >= run.theta_s * (1.0 - 1e-9):
+        if (waited_s >= run.theta_s * (1.0 - 1e-9)
+                and run.lifted_s[c] <= now_s):
             run.lifted_s[c] = now_s + run.quantum_s
         if run.lifted_s[c] > now_s:
             n_lifted += 1

@@ -172,6 +172,18 @@ def test_theta_bounds_the_wait():
     assert 9.5 <= longest_wait_s(sim, arrivals, 0.25) <= 10.0
 
 
+def test_a_turn_of_a_starving_coflow_is_one_quantum():
+    """Coflows that begin in its turn do not make the turn longer."""
+    sim = simulation.Simulation(
+        np.ones(4), simulation.Config(theta_s=10.0),
+        [demand((0, 1, 8.0))] + [demand((0, 1, 0.5))] * 24)
+    sim.start(0)
+    for index in range(1, 25):
+        sim.start(index)
+        sim.run(index / 2)
+    assert sim.remaining_flows(0)[2] == pytest.approx([7.0 / 8])
+
+
 def longest_wait_s(sim, arrivals, step_s):
     """Longest time, in steps, in which some live coflow sent nothing."""
     order = list(np.argsort(arrivals, kind='stable'))
