@@ -19,6 +19,7 @@ if cython.compiled:
     from cython.cimports.virtco.fluid.run_kernels import move
     from cython.cimports.virtco.fluid.run_kernels import Run
     from cython.cimports.virtco.scheduling.order_kernel import rank_repeating
+    from cython.cimports.virtco.scheduling.order_kernel import round_keys
     from cython.cimports.virtco.scheduling.order_kernel import sort
     from cython.cimports.virtco.scheduling.order_kernel import swap_neighbours
     from cython.cimports.virtco.scheduling.rate_kernel import allocate
@@ -27,6 +28,7 @@ else:
     from virtco.fluid.run_kernels import move
     from virtco.fluid.run_kernels import Run
     from virtco.scheduling.order_kernel import rank_repeating
+    from virtco.scheduling.order_kernel import round_keys
     from virtco.scheduling.order_kernel import sort
     from virtco.scheduling.order_kernel import swap_neighbours
     from virtco.scheduling.rate_kernel import allocate
@@ -150,10 +152,11 @@ def put_in_order(rater: Rater, run: Run, order: cython.longlong[::1],
             n_lifted += 1
             run.rank_level[c] = -1
             run.key[c] = run.served_s[c]
+    round_keys(order, run.key)
     if repeats and run.by == BY_REMAINING:
         rank_repeating(order, run.rank_level, run.alone_s, run.weight,
                        run.intensity, run.key)
-    sort(order, order.shape[0], run.rank_level, run.key)
+    sort(order, order.shape[0], run.rank_level, run.key, run.arrival_s)
     if run.swaps:
         swap_neighbours(rater, order, run.rank_level, run.weight)
     return n_lifted

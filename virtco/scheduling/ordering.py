@@ -72,6 +72,7 @@ def find(coflows: Sequence[live.LiveCoflow], ports: live.Ports,
     for c in np.flatnonzero(lifted).tolist():
         level[c] = -1
         key[c] = max(coflows[c].served_s, coflows[c].arrival_s)
+    order_kernel.round_keys(np.arange(len(coflows)), key)
     if policy.key == policies.BY_REMAINING:
         intensity = _intensities(coflows, ports, index, alone_s, late)
         if intensity.any():

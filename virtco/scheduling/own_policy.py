@@ -57,13 +57,15 @@ class Policy(Protocol):
 def unfinished(fabric: fabric_model.Fabric, numbers: Iterable[int],
                arrival_s: np.ndarray, weight: np.ndarray,
                sent_bytes: np.ndarray) -> list[Unfinished]:
-    """Describe coflows of a fabric.
+    """Describe coflows of a fabric, by arrival and then by number.
+
+    So a stable sort by a policy leaves equal ones in the order of ties.
 
     :param numbers: the coflows.
     :param arrival_s: arrival of each coflow, shape (C,), as all that follow.
     """
     found = []
-    for c in numbers:
+    for c in sorted(numbers, key=lambda c: (arrival_s[c], c)):
         first, split, last = (fabric.entry_ptr[c], fabric.split[c],
                               fabric.entry_ptr[c + 1])
         bits = fabric.load[first:last] * fabric.scale[c]

@@ -14,6 +14,8 @@ import numpy as np
 from virtco.scheduling import own_policy
 
 _LONG_S = 1e12
+#: Numbers this near to each other are equal, and so little weight is none.
+_ROUNDING = 1e-9
 
 
 class Sincronia:
@@ -21,7 +23,8 @@ class Sincronia:
 
     The last one is the cheapest to delay on the port with most to send: that
     with the least weight per second there. The others' weights fall by the
-    part that this delay has paid for.
+    part that this delay has paid for. Of equal ones the last given is last, of
+    equal ports the first one counts.
     """
 
     def order(self, coflows: Sequence[own_policy.Unfinished]
@@ -33,12 +36,16 @@ class Sincronia:
         weight = np.array([coflow.weight for coflow in coflows])
         found = []
         while left:
-            at_port_s = busy_s[:, busy_s.sum(axis=0).argmax()]
+            sum_s = busy_s.sum(axis=0)
+            at_port_s = busy_s[:, (sum_s >= sum_s.max() * (1 - _ROUNDING)
+                                   ).argmax()]
             with np.errstate(divide='ignore', invalid='ignore'):
                 price = np.where(at_port_s > 0, weight / at_port_s, np.inf)
-            last = int(price.argmin())
+            last = int(np.flatnonzero(
+                price <= price.min() * (1 + _ROUNDING))[-1])
             if at_port_s[last] > 0:
-                weight = np.maximum(0.0, weight - price[last] * at_port_s)
+                unpaid = weight - price[last] * at_port_s
+                weight = np.where(unpaid > _ROUNDING * weight, unpaid, 0.0)
             found.append(left.pop(last))
             busy_s = np.delete(busy_s, last, axis=0)
             weight = np.delete(weight, last)

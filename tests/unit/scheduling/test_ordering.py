@@ -29,16 +29,28 @@ def test_numbers_of_a_policy_differ(prefix, count):
 
 
 @hypothesis.given(st.lists(st.tuples(
-    st.integers(-1, 2), st.sampled_from([0.0, 0.5, 1.0])), max_size=12),
+    st.integers(-1, 2), st.sampled_from([0.0, 0.5, 1.0]),
+    st.sampled_from([3.0, 4.0])), max_size=12),
     st.randoms(use_true_random=False))
-def test_by_level_then_key_then_index(rows, random):
+def test_by_level_then_key_then_arrival_then_index(rows, random):
     level = np.array([row[0] for row in rows], np.int64)
     key = np.array([row[1] for row in rows], np.float64)
     order = np.arange(len(rows), dtype=np.int64)
     random.shuffle(order)
-    order_kernel.sort(order, len(order), level, key)
+    arrival_s = np.array([row[2] for row in rows], np.float64)
+    order_kernel.sort(order, len(order), level, key, arrival_s)
     assert order.tolist() == sorted(
-        range(len(rows)), key=lambda c: (level[c], key[c], c))
+        range(len(rows)), key=lambda c: (level[c], key[c], arrival_s[c], c))
+
+
+@hypothesis.given(st.floats(1e-12, 1e12), st.integers(1, 9))
+def test_equal_times_tie_however_they_were_computed(time_s, parts):
+    whole = np.array([time_s, sum(time_s / parts for _ in range(parts)),
+                      time_s * (1 + 1e-10), math.inf])
+    order_kernel.round_keys(np.arange(4), whole)
+    assert whole[0] == pytest.approx(time_s, rel=1e-12)
+    assert whole[1] == pytest.approx(time_s, rel=2e-12)
+    assert whole[0] < whole[2] < whole[3] == math.inf
 
 
 @hypothesis.given(st.floats(0, 1e9))

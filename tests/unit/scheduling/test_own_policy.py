@@ -18,6 +18,7 @@ from virtco.model import live
 from virtco.scheduling import own_policy
 from virtco.scheduling import policies
 from virtco.scheduling import sincronia
+from virtco_lab.sim import demands
 
 EXAMPLE = pathlib.Path(__file__).parents[3].joinpath(
     'doc/source/reference/own_policy_example.py')
@@ -80,8 +81,8 @@ def test_a_policy_is_told_what_coflows_have_left():
 
     found = serve(Odd(order), coflow('x', 4e6, arrival_s=3.0, weight=2.0,
                                      sent_bytes=1e6), coflow('y', 1e6))
-    assert [c.coflow_id for c in found.coflows] == ['y', 'x']
-    x, y = told
+    assert [c.coflow_id for c in found.coflows] == ['x', 'y']
+    y, x = told
     assert (x.arrival_s, x.weight, x.sent_bytes, x.left_bytes) == (
         3.0, 2.0, 1e6, 4e6)
     assert (x.alone_s, y.alone_s) == pytest.approx((4.0, 1.0))
@@ -156,3 +157,21 @@ def test_sincronia_delays_what_pays_most_at_the_fullest_port():
 def test_sincronia_takes_coflows_without_bytes():
     coflows = unfinished([(0, 0), (0, 0)], [1, 1])
     assert len(sincronia.Sincronia().order(coflows)) == 2
+
+
+@hypothesis.given(st.lists(st.sampled_from([1, 2, 3]), min_size=2,
+                           max_size=8))
+def test_sincronia_serves_equal_coflows_in_the_order_given(sizes):
+    """Payments leave rounding errors of weights that are paid in full."""
+    coflows = unfinished([(size / 3, size * 0.7) for size in sizes],
+                         [size * 0.1 for size in sizes])
+    assert [one.number for one in sincronia.Sincronia().order(coflows)] == (
+        list(range(len(sizes))))
+
+
+def test_a_policy_is_told_of_the_first_to_arrive_first():
+    fabric = demands.fabric_of(np.ones(4), [
+        demands.of_flows([(0, 1, 1.0, 1.0)]) for _ in range(4)])
+    told = own_policy.unfinished(fabric, [3, 0, 2, 1], np.array(
+        [5.0, 2.0, 2.0, 1.0]), np.ones(4), np.zeros(4))
+    assert [one.number for one in told] == [3, 1, 2, 0]

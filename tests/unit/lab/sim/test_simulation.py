@@ -172,6 +172,24 @@ def test_theta_bounds_the_wait():
     assert 9.5 <= longest_wait_s(sim, arrivals, 0.25) <= 10.0
 
 
+@pytest.mark.parametrize('size, late', [(6.0, 1.0), (7.0, 1.0), (7.0, 2.0)])
+def test_the_first_to_arrive_wins_a_tie_that_rounding_hides(size, late):
+    """The first coflow has as much left as the second when that arrives."""
+    demands = [demand((0, 1, size)), demand((0, 1, late))]
+    assert run(demands, arrivals=[0.0, size - late]) == pytest.approx(
+        [size, 2 * late])
+
+
+def test_the_first_to_start_wins_a_tie_against_a_lower_number():
+    sim = simulation.Simulation(np.ones(4), simulation.Config(), [
+        demand((0, 1, 1.0)), demand((0, 1, 2.0))])
+    sim.start(1)
+    sim.run(1.0)
+    sim.start(0)
+    sim.run()
+    assert sim.completion_s() == pytest.approx([2.0, 2.0])
+
+
 def test_a_turn_of_a_starving_coflow_is_one_quantum():
     """Coflows that begin in its turn do not make the turn longer."""
     sim = simulation.Simulation(
@@ -182,6 +200,7 @@ def test_a_turn_of_a_starving_coflow_is_one_quantum():
         sim.start(index)
         sim.run(index / 2)
     assert sim.remaining_flows(0)[2] == pytest.approx([7.0 / 8])
+
 
 
 def longest_wait_s(sim, arrivals, step_s):
