@@ -33,18 +33,17 @@ def add_accounts(layout: layouts.Layout) -> None:
         if name not in roles:
             roles[name] = identity.create_role(name=name)
     services = ('nova', 'placement', 'glance', 'neutron', 'virtco')
+    tenant = identity.create_project(name=TENANT, domain_id=domain)
     # An edge module's user has the name of its host.
-    for name in (*services, *layout.computes):
+    for name, its_project, its_roles in (
+            *((name, project, ('service', 'admin')) for name in services),
+            *((name, project, ('service',)) for name in layout.computes),
+            (TENANT, tenant, ('member',))):
         user = identity.create_user(
             name=name, password=layouts.PASSWORD, domain_id=domain)
-        for role in ('service', 'admin') if name in services else ('service',):
+        for role in its_roles:
             identity.assign_project_role_to_user(
-                project=project, user=user, role=roles[role])
-    tenant = identity.create_project(name=TENANT, domain_id=domain)
-    user = identity.create_user(name=TENANT, password=layouts.PASSWORD,
-                                domain_id=domain)
-    identity.assign_project_role_to_user(
-        project=tenant, user=user, role=roles['member'])
+                project=its_project, user=user, role=roles[role])
     for name, kind in layouts.TYPES.items():
         if name == 'keystone':
             continue

@@ -116,13 +116,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _command(args: argparse.Namespace, rate_bps: float, is_case: bool) -> str:
     """Return the command that makes the figure again."""
-    words = ['virtco-emulate reproduce', args.figure, '--rate',
-             units.format_rate(rate_bps).replace(' ', ''), '--seeds',
-             str(args.seeds)]
-    if is_case:
-        words[2:2] = ['--hosts', str(args.hosts)]
+    words = ['virtco-emulate reproduce', args.figure, *(
+        ['--hosts', str(args.hosts)] if is_case else ()), '--rate',
+        units.format_rate(rate_bps).replace(' ', ''), '--seeds',
+        str(args.seeds)]
     if args.first_seed:
         words += ['--first-seed', str(args.first_seed)]
-    if is_case:
-        words += ['--shape', args.shape]
-    return ' '.join(words)
+    return ' '.join(words + (['--shape', args.shape] if is_case else []))

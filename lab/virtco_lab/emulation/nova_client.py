@@ -134,27 +134,20 @@ class NovaClient:
         filters = {}
         if len(reservations) == 1 and None not in reservations:
             filters['reservation_id'] = str(*reservations)
-        clock = patience.IdleClock()
-        n_active = sum(s.status == 'ACTIVE' for s in servers)
-        asked_s = time.monotonic()
-        while True:
-            # None of them may be left, but where each is has to be asked.
-            if n_active < len(uuids):
-                _pause(asked_s, len(uuids) - n_active)
-            asked_s = time.monotonic()
-            known = self._by_uuid(uuids, **filters)
-            found = [known[uuid] for uuid in uuids if uuid in known]
+
+        def left(found: Servers) -> tuple[int, str]:
             for server in found:
                 if server.status == 'ERROR':
                     raise NovaError(what=f'build {server.name}',
                                     why=self.get_server(server.uuid).fault)
-            n_active = sum(s.status == 'ACTIVE' for s in found)
+            n_active = sum(server.status == 'ACTIVE' for server in found)
             on_count(n_active)
-            if n_active == len(uuids):
-                return found
-            clock.note(n_active)
-            self._check(clock, stall_s, f'build {len(uuids)} servers',
-                        f'{n_active} are ACTIVE')
+            return len(uuids) - n_active, f'{n_active} are ACTIVE'
+
+        # None of them may be left, but where each is has to be asked.
+        return self._wait(
+            uuids, left, f'build {len(uuids)} servers', stall_s,
+            sum(server.status != 'ACTIVE' for server in servers), **filters)
 
     def delete(self, servers: Iterable[Server],
                on_count: Callable[[int], object] = lambda count: None,
@@ -168,31 +161,41 @@ class NovaClient:
         uuids = [server.uuid for server in servers]
         for uuid in uuids:
             self._request('delete', 'DELETE', f'/servers/{uuid}', gone=True)
-        clock = patience.IdleClock()
-        asked_s = time.monotonic()
-        while left := len(self._by_uuid(uuids)):
-            on_count(left)
-            clock.note(left)
-            self._check(clock, stall_s, f'delete {len(uuids)} servers',
-                        f'{left} are left')
-            _pause(asked_s, left)
-            asked_s = time.monotonic()
 
-    def _by_uuid(self, uuids: list[str], **filters: str) -> dict[str, Server]:
-        return {server.uuid: server
-                for server in self.list_servers(**filters)
-                if server.uuid in uuids}
+        def left(found: Servers) -> tuple[int, str]:
+            if found:
+                on_count(len(found))
+            return len(found), f'{len(found)} are left'
 
-    @staticmethod
-    def _check(clock: patience.IdleClock, stall_s: float, what: str,
-               state: str) -> None:
-        """Check that a wait is not stalled.
+        self._wait(uuids, left, f'delete {len(uuids)} servers', stall_s)
 
+    def _wait(self, uuids: Sequence[str],
+              left: Callable[[Servers], tuple[int, str]], what: str,
+              stall_s: float, n_left: int = 0, **filters: str
+              ) -> list[Server]:
+        """Poll until no server is awaited; return those that there are.
+
+        :param left: number of those that are awaited of those that there are,
+            and how it is called.
+        :param n_left: number of those that are awaited at first.
         :raises NovaError: when nothing advanced for more than ``stall_s``.
         """
-        if clock.read_s() > stall_s:
-            raise NovaError(what=what, why=f'{state}, and nothing advanced '
-                                           f'for {stall_s:g} s')
+        clock = patience.IdleClock()
+        asked_s = time.monotonic()
+        while True:
+            if n_left:
+                _pause(asked_s, n_left)
+            asked_s = time.monotonic()
+            known = {server.uuid: server
+                     for server in self.list_servers(**filters)}
+            found = [known[uuid] for uuid in uuids if uuid in known]
+            n_left, state = left(found)
+            if not n_left:
+                return found
+            clock.note(n_left)
+            if clock.read_s() > stall_s:
+                raise NovaError(what=what, why=f'{state}, and nothing '
+                                               f'advanced for {stall_s:g} s')
 
     def live_migrate(self, uuid: str, host: str | None = None) -> None:
         self._action(uuid, {'os-migrateLive': {

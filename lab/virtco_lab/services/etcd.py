@@ -4,7 +4,6 @@
 
 from collections.abc import Sequence
 import http.client
-import os
 import urllib.request
 
 from virtco_lab.services import service
@@ -17,15 +16,11 @@ class Etcd(service.Service):
     command = '/usr/bin/etcd'
     #: For tooz; etcd itself is at the ``http`` part.
     url_format = 'etcd3+http://{}:{}'
-
-    def __init__(self, home: str | os.PathLike[str] | None = None,
-                 port: int | None = None):
-        super().__init__(home, port)
-        self._peer_port, = service.free_ports(1)
+    n_more_ports = 1
 
     def arguments(self) -> Sequence[str]:
         clients = f'http://{service.ADDRESS}:{self.port}'
-        peers = f'http://{service.ADDRESS}:{self._peer_port}'
+        peers = f'http://{service.ADDRESS}:{self.more_ports[0]}'
         return [f'--data-dir={self.home / "data"}', '--name=virtco',
                 f'--listen-client-urls={clients}',
                 f'--advertise-client-urls={clients}',

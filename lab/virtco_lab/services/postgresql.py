@@ -4,7 +4,6 @@
 
 from collections.abc import Sequence
 import pathlib
-import shutil
 import signal
 
 from virtco_lab.services import service
@@ -24,17 +23,9 @@ class PostgreSQL(service.SqlService):
 
     package = 'postgresql'
     command = str(_programs() / 'postgres')
+    url_format = 'postgresql+psycopg2://postgres@{}:{}/'
     user = 'postgres'  # The server refuses to run as root.
     stop_signal = signal.SIGINT  # SIGTERM waits for its clients.
-
-    @property
-    def url(self) -> str:
-        return (f'postgresql+psycopg2://{self.user}@{service.ADDRESS}:'
-                f'{self.port}/')
-
-    @classmethod
-    def is_missing(cls) -> bool:
-        return shutil.which(cls.command) is None
 
     def prepare(self) -> None:
         self.run(str(_programs() / 'initdb'), '-D', str(self.home / 'data'),

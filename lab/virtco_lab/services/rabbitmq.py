@@ -4,7 +4,6 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence
-import os
 import shutil
 import subprocess
 
@@ -18,11 +17,8 @@ class RabbitMQ(service.Service):
     # The one on the path changes to a user of its own.
     command = '/usr/lib/rabbitmq/bin/rabbitmq-server'
     url_format = 'rabbit://guest:guest@{}:{}/'
-
-    def __init__(self, home: str | os.PathLike[str] | None = None,
-                 port: int | None = None):
-        super().__init__(home, port)
-        self._dist_port, self._epmd_port = service.free_ports(2)
+    #: For other nodes, and of the port mapper.
+    n_more_ports = 2
 
     @classmethod
     def is_missing(cls) -> bool:
@@ -38,11 +34,11 @@ class RabbitMQ(service.Service):
         return {
             **super().environment(),
             'HOSTNAME': 'localhost', 'ERL_EPMD_ADDRESS': service.ADDRESS,
-            'ERL_EPMD_PORT': str(self._epmd_port),
+            'ERL_EPMD_PORT': str(self.more_ports[1]),
             'RABBITMQ_NODENAME': f'virtco{self.port}@localhost',
             'RABBITMQ_NODE_PORT': str(self.port),
             'RABBITMQ_NODE_IP_ADDRESS': service.ADDRESS,
-            'RABBITMQ_DIST_PORT': str(self._dist_port),
+            'RABBITMQ_DIST_PORT': str(self.more_ports[0]),
             'RABBITMQ_MNESIA_BASE': str(self.home / 'data'),
             'RABBITMQ_LOG_BASE': str(self.home / 'logs'),
             'RABBITMQ_PID_FILE': str(self.home / 'pid'),
@@ -60,5 +56,5 @@ class RabbitMQ(service.Service):
         super().stop()
         # The port mapper has a session of its own, and ends only after its
         # nodes.
-        subprocess.run(['epmd', '-port', str(self._epmd_port), '-kill'],
+        subprocess.run(['epmd', '-port', str(self.more_ports[1]), '-kill'],
                        env=dict(self.environment()), capture_output=True)

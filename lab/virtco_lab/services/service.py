@@ -57,6 +57,8 @@ class Service(abc.ABC):
     #: URL with places for the address and the port.
     url_format: str
     user: str | None = None
+    #: Ports of 127.0.0.1 beside the one of the clients.
+    n_more_ports = 0
     #: The signal that ends it without waiting for its clients.
     stop_signal = signal.SIGTERM
 
@@ -72,7 +74,8 @@ class Service(abc.ABC):
         self.home = pathlib.Path(
             tempfile.mkdtemp(prefix='virtco-') if home is None else home)
         self.home.mkdir(parents=True, exist_ok=True)
-        self.port, = [port] if port else free_ports(1)
+        first, *self.more_ports = free_ports(1 + self.n_more_ports)
+        self.port = port or first
         self.name = type(self).__name__
         self.log = self.home / 'output'
         self.process: subprocess.Popen[bytes] | None = None

@@ -15,6 +15,7 @@ from edge_module.probe import bulk as bulk_sender
 from edge_module.probe import responder
 from edge_module.probe import train_protocol as protocol
 from edge_module.probe import train_sender as sender
+from virtco import units
 from virtco.measure import calibration
 from virtco.wire import probe as wire
 from virtco.wire import probe_order
@@ -40,6 +41,12 @@ def rates_bps(options: extent.Options, n_hosts: int) -> dict[str, float]:
     rng = np.random.default_rng(options.seeds[0])
     return {f'h{number}': float(rate_bps) for number, rate_bps in enumerate(
         rng.uniform(0.4, 1.0, n_hosts) * options.rate_bps)}
+
+
+def shown_rates(options: extent.Options) -> str:
+    """Format the range of the cables' rates."""
+    return (f'{units.format_rate(0.4 * options.rate_bps)} to '
+            f'{units.format_rate(options.rate_bps)}')
 
 
 class Bed:

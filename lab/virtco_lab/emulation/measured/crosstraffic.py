@@ -10,7 +10,6 @@ than ten connections are not noticed.
 
 from collections.abc import Sequence
 import dataclasses
-import statistics
 import time
 
 import numpy as np
@@ -76,21 +75,25 @@ def figure4(options: extent.Options) -> outcome.Outcome:
     for topology in TOPOLOGIES:
         runs = _measure(topology, options)
         for together in TOGETHER:
-            errors = [found - real for run in runs
-                      for _, real, found in run[together]
-                      if real >= topology.least]
-            sizes = [abs(error) for error in errors]
-            rows.append((
-                topology.name, 10 * together, len(errors),
-                round(statistics.mean(errors), 2),
-                round(statistics.mean(sizes), 2),
-                round(statistics.median(sizes), 2),
-                round(100 * statistics.mean(one <= 1 for one in sizes), 1)))
-        if statistics.median(sizes) > topology.most_off:
+            errors = np.array([found - real for run in runs
+                               for _, real, found in run[together]
+                               if real >= topology.least])
+            sizes = np.abs(errors)
+            median = float(np.median(sizes))
+            rows.append((topology.name, 10 * together, len(errors), *(
+                round(float(value), 2) for value in (
+                    errors.mean(), sizes.mean(), median)),
+                round(100 * float((sizes <= 1).mean()), 1)))
+        if median > topology.most_off:
             unmet.append(f'{topology.name}: the estimate of a second is '
-                         f'{statistics.median(sizes):.1f} off at the median, '
-                         f'more than {topology.most_off:g}')
-        panels.append(_panel(topology, runs[0]))
+                         f'{median:.1f} off at the median, more than '
+                         f'{topology.most_off:g}')
+        times, real, found = zip(*runs[0][_SHOWN])
+        panels.append(outcome.Panel(
+            'lines', topology.name, 'time, s', 'other connections', (
+                outcome.Series('real', times, real, marks=False),
+                outcome.Series(f'estimated, {10 * _SHOWN} ms', times, found,
+                               marks=False))))
     return outcome.Outcome(
         'emulated-choreo-4', 'Cross traffic: estimated and real number of '
         'connections (Choreo Fig. 4)',
@@ -168,12 +171,3 @@ def _rows(windows_bytes: Sequence[int], together: int, first_s: float,
                              path_bps, units.bytes_per_s_to_bps(
                                  size_bytes / width_s))))
     return rows
-
-
-def _panel(topology: Topology, run: Run) -> outcome.Panel:
-    times, real, found = zip(*run[_SHOWN])
-    return outcome.Panel(
-        'lines', topology.name, 'time, s', 'other connections', (
-            outcome.Series('real', times, real, marks=False),
-            outcome.Series(f'estimated, {10 * _SHOWN} ms', times, found,
-                           marks=False)))

@@ -13,7 +13,6 @@ import statistics
 import numpy as np
 import scipy.stats
 
-from virtco import units
 from virtco.measure import calibration
 from virtco.topology import tree
 from virtco_lab.emulation import bed as bed_module
@@ -37,16 +36,15 @@ def figure8(options: extent.Options) -> outcome.Outcome:
     for kind, shares in UPLINKS.items():
         options.say(f'{kind}: paths of {N_HOSTS} hosts')
         found = _measure(shares, options)
-        explained = {}
         for length in sorted({length for length, _, _ in found}):
             rates = [rate for at, rate, _ in found if at == length]
-            near = [abs(rate / host - 1) <= NEAR
-                    for at, rate, host in found if at == length]
-            explained[length] = statistics.mean(near)
+            explained = statistics.mean(
+                abs(rate / host - 1) <= NEAR
+                for at, rate, host in found if at == length)
             rows.append((kind, length, len(rates), *(
                 round(value / 1e6, 2) for value in (
                     min(rates), statistics.median(rates), max(rates))),
-                round(100 * explained[length], 1) if length > 1 else None))
+                round(100 * explained, 1) if length > 1 else None))
         longer = np.array([row for row in found if row[0] > 1])
         along, by_hosts = (float(scipy.stats.spearmanr(
             longer[:, column], longer[:, 1]).statistic) for column in (0, 2))
@@ -68,8 +66,7 @@ def figure8(options: extent.Options) -> outcome.Outcome:
         'Fig. 8)', ('cloud', 'links', 'paths', 'least Mbit/s', 'median',
                     'most', 'as the hosts\' rates say, %'), tuple(rows),
         tuple(panels),
-        (f'Hosts of {units.format_rate(0.4 * options.rate_bps)} to '
-         f'{units.format_rate(options.rate_bps)} each way; one TCP '
+        (f'Hosts of {beds.shown_rates(options)} each way; one TCP '
          f'connection of {_SENDING_S:g} s at a time. Lengths are those of '
          'the tree as it was built: between bridges no hop counts for '
          'traceroute. The rows of rank correlations (Spearman, two links '

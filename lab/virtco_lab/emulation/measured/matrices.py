@@ -9,7 +9,6 @@ round by round; a good estimate is near TCP's and the same in each round.
 
 import statistics
 
-from virtco import units
 from virtco.measure import calibration
 from virtco.measure import rounds
 from virtco_lab.emulation import bed as bed_module
@@ -69,8 +68,7 @@ def figure1(options: extent.Options) -> outcome.Outcome:
          f'{median:.2f} % at the median; the same link differs from round '
          f'to round by {_apart(trains):.2f} % by trains and '
          f'{_apart(tcp):.2f} % by TCP. Cables of '
-         f'{units.format_rate(0.4 * options.rate_bps)} to '
-         f'{units.format_rate(options.rate_bps)}.',), tuple(unmet))
+         f'{beds.shown_rates(options)}.',), tuple(unmet))
 
 
 def _cell(trains: dict[Pair, list[float]], tcp: dict[Pair, list[float]],

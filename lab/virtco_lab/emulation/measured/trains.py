@@ -13,7 +13,6 @@ import statistics
 import time
 
 from virtco import exception
-from virtco import units
 from virtco.measure import calibration
 from virtco.measure import rounds
 from virtco_lab.emulation import extent
@@ -43,12 +42,10 @@ def figure6(options: extent.Options) -> outcome.Outcome:
     for kind, bed in beds.of_buckets(options, 2 * N_PATHS):
         options.say(f'{kind}: TCP on {N_PATHS} paths')
         _try(bed, kind, settings, ours, theirs, options)
-    notes = [f'{N_PATHS} paths of '
-             f'{units.format_rate(0.4 * options.rate_bps)} to '
-             f'{units.format_rate(options.rate_bps)} per kind of cable; '
-             f'per cent of what TCP got in {_BULK_S:g} s. "Ours" is the rate '
-             'after the first quarter of each burst, less the headers; no '
-             'train is repeated with longer bursts.']
+    notes = [f'{N_PATHS} paths of {beds.shown_rates(options)} per kind of '
+             f'cable; per cent of what TCP got in {_BULK_S:g} s. "Ours" is '
+             'the rate after the first quarter of each burst, less the '
+             'headers; no train is repeated with longer bursts.']
     for kind in beds.BUCKETS:
         errors = {one: ours[kind, one] for one in settings}
         best = calibration.choose(errors)
@@ -119,8 +116,7 @@ def pairs90(options: extent.Options) -> outcome.Outcome:
                        'share of the pairs', tuple(series)),),
         ('The trains of the product: 10 bursts of 200 packets, with longer '
          'bursts where those disagree, against the cables\' hidden rates of '
-         f'{units.format_rate(0.4 * options.rate_bps)} to '
-         f'{units.format_rate(options.rate_bps)}.',))
+         f'{beds.shown_rates(options)}.',))
 
 
 def _all_pairs(bed: beds.Bed) -> tuple[list[float], int]:

@@ -153,7 +153,7 @@ def test_postgresql_makes_its_data_and_each_database_anew(
     server.prepare()
     assert programs.calls()[0].startswith(f'initdb -D {tmp_path}/data -A')
     assert server.create_database('one') == (
-        'postgresql+psycopg2://us@127.0.0.1:4711/one')
+        'postgresql+psycopg2://postgres@127.0.0.1:4711/one')
     drop, create = programs.calls()
     assert drop.endswith('DROP DATABASE IF EXISTS one WITH (FORCE)')
     assert create.endswith('CREATE DATABASE one')
