@@ -103,7 +103,8 @@ class Site:
                 found = htb.Uplink(kernel, 'uplink0').snapshot().tree
                 tree = {minor: dataclasses.replace(
                     item, packet_bytes=None, quantum_bytes=0
-                    if minors.has_turns(minor) else item.quantum_bytes)
+                    if minors.has_turns(minor) or minors.is_control(minor)
+                    else item.quantum_bytes)
                     for minor, item in found.items()}
                 return tree, nft.NftClassifier(kernel).dump()
             except Exception:  # whatever it is, it does not stand

@@ -24,6 +24,7 @@ from edge_module.privileged import devices
 from edge_module.qdisc import htb
 from edge_module.qdisc import receiver as edge_receiver
 from edge_module.qdisc import wire
+from edge_module.tcplan import acknowledging
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
 from virtco import exception
@@ -51,6 +52,7 @@ class Enforcer(shaper.Shaper):
                  sets_functions: bool = False):
         super().__init__(uplink, speed_bps, settings=settings, guard=guard)
         self._host_macs: frozenset[str] | None = None
+        self._acknowledgements = acknowledging.Acknowledging()
         self.classifier = classifier
         self.receiver = receiver
         self.further = further
@@ -165,11 +167,32 @@ class Enforcer(shaper.Shaper):
 
     def observe(self, stats: Mapping[int, wire.ClassStats], now_s: float
                 ) -> None:
+        """Adapt the classes to the traffic; call it with each reading.
+
+        :param stats: result of :meth:`stats`.
+        :raises virtco.exception.VirtcoException: when the kernel refuses.
+        """
+        do_wait = self._acknowledgements.do_wait(sum(
+            seen.backlog_bytes for minor, seen in stats.items()
+            if minor >= 0 and minors.is_control(minor % minors.FURTHER)),
+            now_s)
+        self._acknowledgements.update(
+            self._received() if do_wait else {}, self.link_bps, now_s)
         for place, one in enumerate(self.uplinks):
-            shaper.Shaper.observe(one, {
-                minor - place * minors.FURTHER: seen
-                for minor, seen in stats.items()
-                if minor // minors.FURTHER == place}, now_s)
+            one.adapt({minor - place * minors.FURTHER: seen
+                       for minor, seen in stats.items()
+                       if minor // minors.FURTHER == place},
+                      self._acknowledgements.turns, now_s)
+
+    def _received(self) -> dict[int, model.Counts]:
+        """Read the data from other hosts, by minor of the class that
+        acknowledges them.
+        """
+        own = minors.of_ports(self.ifindexes())
+        seen = self.classifier.received()
+        return {minors.of_control(own[port.ifindex]): seen[port.dev]
+                for port in self.ports or ()
+                if port.is_here and port.dev in seen}
 
     @property
     def is_waiting(self) -> bool:

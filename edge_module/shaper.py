@@ -81,6 +81,7 @@ class Shaper:
         self.lock = threading.RLock()
         self._turns = turns.PortTurns(settings.overhead_bytes,
                                       settings.frame_min_bytes)
+        self._control_turns: dict[int, float] = {}
 
     @property
     def uplink(self) -> htb.Uplink:
@@ -109,8 +110,8 @@ class Shaper:
                   if self.is_further else self.policy)
         return shape.build_tree(
             policy, self.link_bps, settings, self.n_past,
-            self.ifindexes(), self._turns.turns, self._early.rates_bps,
-            self._made, self.uplink.queues_bps)
+            self.ifindexes(), self._turns.turns | self._control_turns,
+            self._early.rates_bps, self._made, self.uplink.queues_bps)
 
     def ifindexes(self) -> list[int]:
         """Return the ifindex of each port that is here."""
@@ -246,18 +247,21 @@ class Shaper:
                 LOG.info('Uplink %s has %.0f Mbit/s now', self.uplink.dev,
                          self.link_bps / 1e6)
 
-    def observe(self, stats: Mapping[int, wire.ClassStats], now_s: float
-                ) -> None:
-        """Shorten the turns of ports that flood, and cut super-packets of
-        short frames; call it with each reading.
+    def adapt(self, stats: Mapping[int, wire.ClassStats],
+              control_turns: dict[int, float], now_s: float) -> None:
+        """Shorten the turns of ports that flood, cut super-packets of short
+        frames, and set the turns of control packets.
 
         :param stats: counters of the classes, by minor.
+        :param control_turns: see :mod:`edge_module.tcplan.acknowledging`.
         :raises virtco.exception.VirtcoException: when the kernel refuses.
         """
         counted = {minor: seen.counts for minor, seen in stats.items()
                    if minors.has_turns(minor) or model.is_data(minor)}
         with self.lock:
-            if self._turns.update(counted, now_s) and (
+            is_other = control_turns != self._control_turns
+            self._control_turns = control_turns
+            if (self._turns.update(counted, now_s) or is_other) and (
                     self.policy is not None and self.conflict is None):
                 self.tree.let_leave(self._shape(), now_s + self.grace_s)
 

@@ -114,7 +114,8 @@ def drift(enforcer: edge_enforcer.Enforcer) -> list[str]:
         # counters, not on the policy.
         wanted = {minor: dataclasses.replace(
             item, packet_bytes=have.packet_bytes, quantum_bytes=(
-                have if minors.has_turns(minor) else item).quantum_bytes)
+                have if minors.has_turns(minor) or minors.is_control(minor)
+                else item).quantum_bytes)
             if (have := snapshot.tree.get(minor)) is not None else item
             for minor, item in one.desired_tree().items()}
         where = '' if one is enforcer else f'{one.uplink.dev}: '

@@ -192,6 +192,15 @@ class NftClassifier:
             operations.Listing('set', self.hook.map_name(nft_text.REACHED)))
         return nft_listing.elements(objects)
 
+    def received(self) -> dict[str, model.Counts]:
+        """Read the counters of TCP data from other hosts, by device."""
+        if self.known is None or not self.hook.is_at_ports:
+            return {}
+        objects, = self._read(operations.Listing(
+            'set', self.hook.map_name(nft_text.RECEIVED)))
+        return nft_listing.counted_sets(objects).get(
+            self.hook.map_name(nft_text.RECEIVED), {})
+
     def ports(self) -> Collection[int]:
         """Return the ifindex of each attached port; none at the uplink."""
         if self.known is None or not self.hook.is_at_ports:

@@ -47,7 +47,9 @@ FRAGMENTS = ('frag4', 'frag6')
 _MOST_FRAGMENTED, _FRAGMENTED_S = 262144, 2
 FRAGMENTING = 'fragmenting'
 _FRAGMENTING_LIMIT = 'limit rate 1024/second burst 1024 packets'
-SETS = (REACHED, REACHING, FRAGMENTING)
+# Set of the ports with counters of the TCP data that came from other hosts.
+RECEIVED, _RECEIVED_S = 'received', 60
+SETS = (REACHED, REACHING, FRAGMENTING, RECEIVED)
 # Sets of each port, by IP version: destination addresses of packets that
 # match no entry. Packets of a VM to further addresses are not counted; other
 # VMs have sets of their own.
@@ -129,8 +131,11 @@ class Hook:
               'flags dynamic,timeout; }' for kind in FRAGMENTS),
             *(f'add set {TABLE} {self.map_name(name)} {{ type iface_index; '
               f'size {minors.N_PORTS}; timeout {kept_s}s; '
-              'flags dynamic,timeout; }' for name, kept_s in (
-                  (FRAGMENTING, _FRAGMENTED_S), (REACHING, _REACHED_S))),
+              f'flags dynamic,timeout; {counter}}}'
+              for name, kept_s, counter in (
+                  (FRAGMENTING, _FRAGMENTED_S, ''),
+                  (REACHING, _REACHED_S, ''),
+                  (RECEIVED, _RECEIVED_S, 'counter; '))),
             f'add set {TABLE} {self.map_name(REACHED)} {{ type iface_index . '
             f'ether_addr; size {_MOST_REACHED}; timeout {_REACHED_S}s; '
             'flags dynamic,timeout; }',
@@ -369,7 +374,10 @@ def port_chain(hook: Hook, dev: str, ifindex: int, minor: int) -> str:
         _hooked(_chain_name(dev, ifindex, TOWARDS_CHAIN), 'egress', dev,
                 f'update @{near} {{ ether saddr }}',
                 f'meta length > {_CONTROL_BYTES} meta l4proto tcp '
-                f'update @{owed} {{ ether saddr }}'),
+                f'update @{owed} {{ ether saddr }} '
+                # Packets of VMs here are in a class.
+                f'meta priority & 0xffff0000 != {wire.ROOT_HANDLE:#x} '
+                f'update @{hook.map_name(RECEIVED)} {{ oif }}'),
         _hooked(name, hook.name, dev,
                 f'meta priority set {own} jump classify comment "{own}"',
                 *(f'{is_own} update @{peers} {{ {ip} daddr }}'

@@ -111,13 +111,17 @@ def _port_class(minor: int, base: model.Tree) -> model.HtbClass:
 
 def _with_turn(item: model.HtbClass, turn: float,
                settings: model.TreeSettings) -> model.HtbClass:
-    """Return a leaf with a shorter turn, or a coflow's, whose turn stays.
+    """Return a leaf with another turn, or a coflow's, whose turn stays.
 
     Super-packets are cut into frames: the kernel sends at least one packet per
     turn, whatever its length, and counts the wire's bytes once for each.
 
-    :param turn: part of a whole turn, less than 1.
+    :param turn: part of a whole turn, less than 1; of control packets, which
+        are never cut, a multiple.
     """
+    if minors.is_control(item.minor):
+        return dataclasses.replace(
+            item, quantum_bytes=int(item.quantum_bytes * turn))
     return dataclasses.replace(
         item, quantum_bytes=item.quantum_bytes if model.is_data(item.minor)
         else int(item.quantum_bytes * turn),
@@ -195,7 +199,8 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
         double each time.
     :param ports: ifindexes of the VM ports.
     :param turns: part of a whole turn, by minor of a port's or coflow's class;
-        see :mod:`edge_module.tcplan.turns`.
+        see :mod:`edge_module.tcplan.turns` and
+        :mod:`edge_module.tcplan.acknowledging`.
     :param early_bps: rate that classes of coflows lend to unmanaged traffic,
         by minor; see :mod:`edge_module.early_packets`.
     :param made: cache of the tree before; it is updated.

@@ -2,6 +2,7 @@
 
 """Packets without data never wait behind data, and gain nobody anything."""
 
+import contextlib
 import functools
 import time
 
@@ -12,6 +13,7 @@ from edge_module.tcplan import model
 from edge_module.tcplan import shape
 from tests.netns import gear
 from tests.netns.edge import bed as beds
+from tests.netns.edge import floods
 from tests.netns.edge import frames
 from tests.netns.edge import policies
 
@@ -223,6 +225,37 @@ def test_a_flood_through_it_gains_nothing(make_bed, edge_of):
     assert rates[1] > 0.95 * 30e6 * GOODPUT
     assert rates[0] > 0.95 * 30e6 * GOODPUT
     assert sorted(waited_s)[2] < 0.25, waited_s
+
+
+@gear.full(
+    'unit/edge/test_enforcer.py::'
+    'test_who_receives_data_has_turns_to_acknowledge_them')
+@real_time
+def test_many_that_flood_let_a_coflow_be_acknowledged(make_bed, edge_of):
+    """With equal turns it has a quarter of its rate."""
+    bed, one, two = _two_edges(make_bed, edge_of)
+    # Each second frame is acknowledged, not each super-packet.
+    floods.count_like_ethernet(bed, 'h2', 2 * LINK_BPS)
+    a, b = bed.add_vm('h1'), bed.add_vm('h2')
+    flooders = [bed.add_vm('h2') for _ in range(16)]
+    for edge in (one, two):
+        edge.set_ports()
+    rate_bps = 0.9 * LINK_BPS
+    one.set_policy(_policy('h1', a, b, rate_bps))
+    two.set_policy(policies.PolicyBuilder('h2', LINK_BPS).build())
+    with contextlib.ExitStack() as stack:
+        for vm in flooders:
+            stack.enter_context(floods.raw(vm, [
+                frames.ipv4(vm.ip, a.ip, frames.TCP, frames.segment())],
+                [a.mac], LINK_BPS / 32))
+        time.sleep(0.5)
+        flow = beds.Flow(a, b).start()
+        stack.callback(flow.close)
+        for _ in range(8):
+            time.sleep(0.5)
+            beds.in_netns(two.netns, lambda: two.enforcer.observe(
+                two.enforcer.stats(), time.monotonic()))
+        assert _rate_bps(flow, 0, 2) > 0.95 * rate_bps * GOODPUT
 
 
 def test_short_connections_are_not_sent_twice(pair):

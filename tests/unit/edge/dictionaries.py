@@ -105,6 +105,7 @@ class Classifier(nft.NftClassifier):
     def __init__(self):
         self.table, self.forgot, self.refused = None, 0, {}
         self.counts, self.peer_counts, self.macs = {}, {}, frozenset()
+        self.data_counts = {}
         self.readings = []
 
     def replace(self, table):
@@ -116,6 +117,10 @@ class Classifier(nft.NftClassifier):
 
     def destinations(self):
         return self.macs
+
+    def received(self):
+        self.readings.append('received')
+        return self.data_counts
 
     def dump(self):
         return self.table or classify.Table()

@@ -540,6 +540,31 @@ def test_a_link_of_another_speed():
                           ) == pytest.approx(0.05 * 20e6, rel=1e-3)
 
 
+def test_who_receives_data_has_turns_to_acknowledge_them():
+    found = started()
+    minor = minors.of_control(minors.FIRST_PORT + 5)
+    usual = found.uplink.tree[minor].quantum_bytes
+    found.classifier.readings.clear()
+    found.observe({minor: wire.ClassStats(backlog_bytes=4000)}, 100.0)
+    assert found.classifier.readings == []
+    # Of queues beside the tree and of data nothing is known.
+    found.observe({minor: wire.ClassStats(backlog_bytes=4000),
+                   0x11: wire.ClassStats(backlog_bytes=4000),
+                   -minor: wire.ClassStats(backlog_bytes=4000)}, 100.5)
+    assert found.classifier.readings == []
+    waiting = {minor: wire.ClassStats(backlog_bytes=4096)}
+    dev = found.ports[0].dev
+    for now_s in 101.0, 102.0:
+        found.classifier.data_counts = {
+            dev: model.Counts(int(now_s * found.link_bps / 8)),
+            'gone': model.Counts()}
+        found.observe(waiting, now_s)
+    assert found.uplink.tree[minor].quantum_bytes == 128 * usual
+    assert found.uplink.tree == found.desired_tree() and not found.drift()
+    found.observe({}, 112.0)
+    assert found.uplink.tree[minor].quantum_bytes == usual
+
+
 def test_a_port_that_floods_has_shorter_turns():
     found = started()
     port = minors.FIRST_PORT + 5

@@ -65,7 +65,7 @@ def _listing(elements=(), rules=(), devs=('dev_1_lo', 'towards_1_lo'),
     return [*(_map(name, found.get(name, ()))
               for name in nft_text.INGRESS.maps()),
             *({'set': {'name': f'ingress_{name}'}}
-              for name in ('reached', 'reaching', 'fragmenting')),
+              for name in ('reached', 'reaching', 'fragmenting', 'received')),
             *({'set': {'name': name}} for name in sets),
             *({'rule': {'chain': name, 'comment': name}}
               for name in fixed),
@@ -200,6 +200,24 @@ def test_destinations_are_told_by_port():
             {'elem': {'val': {'concat': ['lo', MAC]}, 'expires': 3}},
             {'elem': {'val': {'concat': [9, MAC]}, 'expires': 3}}]}}]})
     assert classifier.destinations() == {('lo', MAC), ('9', MAC)}
+
+
+def test_data_from_other_hosts_are_counted_by_port():
+    kernel = _Kernel(*_listing(devs=()))
+    classifier = nft.NftClassifier(kernel)
+    assert classifier.received() == {}
+    classifier.replace(base.Table(LO))
+    # Packets of a VM here have a class.
+    assert ('update @owed_1 { ether saddr } meta priority & 0xffff0000 != '
+            '0x70000000 update @ingress_received { oif }'
+            in ''.join(kernel.commands))
+    kernel.listing = json.dumps({'nftables': [
+        {'metainfo': {}}, {'set': {'name': 'ingress_received', 'elem': [
+            {'elem': {'val': 'lo', 'expires': 3, 'counter': {
+                'packets': 2, 'bytes': 3000}}}]}}]})
+    assert classifier.received() == {'lo': (3000, 2, 0)}
+    kernel.listing = json.dumps({'nftables': []})
+    assert classifier.received() == {}
 
 
 def test_table_that_follows_by_half_is_replaced():
