@@ -260,6 +260,8 @@ class Estimated(CoflowProgress):
 
 #: Counters of a host up to which none is looked at to be dropped.
 MANY_COUNTERS = 1000
+#: Epochs of a host whose last counters are kept besides those of the newest.
+EARLIER_EPOCHS = 2
 
 
 class Delta(NamedTuple):
@@ -293,7 +295,8 @@ class HostCounters:
     """The last counters of one edge module.
 
     A counter that went back without a new epoch (its class was made anew)
-    starts from 0, too: bytes are then counted late rather than twice.
+    starts from 0, too: bytes are then counted late rather than twice. An epoch
+    that comes back goes on: two hosts may have one name.
 
     :ivar before: names of the counters before the last report.
     :ivar n_changes: how often counters were set or dropped.
@@ -305,6 +308,7 @@ class HostCounters:
         self.values: dict[str, float] = dict(values or {})
         self.before: Set[str] = frozenset()
         self.n_changes = 0
+        self._earlier: dict[str, dict[str, float]] = {}
         self._most = MANY_COUNTERS
         # Names of the last report's counters, until they are tidied.
         self._reported: Set[str] = frozenset()
@@ -319,7 +323,7 @@ class HostCounters:
         basis, before = self.n_changes, self.values
         names = frozenset(before)
         if report.epoch != self.epoch:
-            before = {}
+            before = self._earlier.get(report.epoch, {})
         values: dict[str, float] = {}
 
         def step(key: str, value: float) -> float:
@@ -356,8 +360,11 @@ class HostCounters:
         if step is None or step.basis != self.n_changes:
             step = self.read(report)
         if report.epoch != self.epoch:
+            self._earlier[self.epoch] = self.values
             self.epoch = report.epoch
-            self.values = {}
+            self.values = self._earlier.pop(report.epoch, {})
+            while len(self._earlier) > EARLIER_EPOCHS:
+                del self._earlier[next(iter(self._earlier))]
         self.values.update(step.values)
         self.before, self._reported = step.before, step.values.keys()
         self.n_changes += 1
@@ -365,9 +372,10 @@ class HostCounters:
 
     def forget(self, coflow_ids: Set[str]) -> None:
         """Drop the counters of coflows that are over."""
-        for key in [key for key in self.values
-                    if key.partition('/')[0] in coflow_ids]:
-            del self.values[key]
+        for values in (self.values, *self._earlier.values()):
+            for key in [key for key in values
+                        if key.partition('/')[0] in coflow_ids]:
+                del values[key]
         self.n_changes += 1
 
     def tidy(self, may_return: Callable[[str, str], bool]) -> None:

@@ -56,6 +56,25 @@ def test_deltas_are_differences_of_cumulative_counters():
         {('a', None): 30, ('b', None): 5}, 15)
 
 
+def test_two_hosts_of_one_name_count_once():
+    """Each takes the other's connection, again and again."""
+    counters = byte_counters.HostCounters()
+    for sent in (100, 130, 150):
+        counters.update(report('one', uplink=sent, a=sent))
+        assert flat(counters.update(report('other', uplink=7, a=7, b=2)))[
+            0] == ({('a', None): 7, ('b', None): 2} if sent == 100 else {})
+    assert flat(counters.update(report('one', uplink=190, a=160))) == (
+        {('a', None): 10}, 30)
+    counters.forget({'a'})
+    assert flat(counters.update(report('other', a=9, b=3)))[0] == {
+        ('a', None): 9, ('b', None): 1}
+    # Of many, the last few are known.
+    for number in range(byte_counters.EARLIER_EPOCHS + 1):
+        counters.update(report(f'e{number}'))
+    assert flat(counters.update(report('other', b=3)))[0] == {
+        ('b', None): 3}
+
+
 def test_destinations_say_more_than_their_sum():
     counters = byte_counters.HostCounters()
     assert flat(counters.update(report(a={'h1': 60, 'h2': 40},
