@@ -113,8 +113,8 @@ class Loop(threading.Thread):
                 self._note_end(coflow)
 
     def _refresh(self) -> None:
-        """Read changes; a leader without its database goes on without them,
-        and does not wait for each failure.
+        """Read changes, or go on without them; a leader without its database
+        does not wait for each failure.
         """
         try:
             if self.leads() and not self._state.has_database():
@@ -122,10 +122,11 @@ class Loop(threading.Thread):
                     why='it has not for a lease')
             self._state.refresh()
         except exception.VirtcoException as error:
-            if not self.leads():
-                raise
             if not self._is_blind:
-                LOG.warning('Policies follow reports alone: %s', error)
+                LOG.warning('%s: %s', 'Policies follow reports alone'
+                            if self.leads() else
+                            'Schedules are shown by what was read before',
+                            error)
             self._is_blind = True
         else:
             self._is_blind = False
