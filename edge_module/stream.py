@@ -120,6 +120,8 @@ class Link:
         self._addresses: list[talk.Address] = []
         # Host and port of those that failed since a connection held.
         self._failed: set[tuple[str, int]] = set()
+        # That of a connection in which nothing was heard any more.
+        self._silent: tuple[str, int] | None = None
 
     # The thread of the connection.
 
@@ -139,6 +141,9 @@ class Link:
                 if address.ticket:
                     self._addresses = []  # the next leader has other ones
                 self._failed.discard(address[:2])
+                address = address._replace(
+                    was_silent=address[:2] == self._silent)
+                self._silent = None
                 began_s = time.monotonic()
                 with contextlib.closing(talk.connect(
                         self._conf, address)) as sock:
@@ -189,6 +194,7 @@ class Link:
                     self._hear(message)
                 if self._hopes_s() <= 0:
                     self._addresses = self._addresses[1:]
+                    self._silent = address[:2]
                     raise TimeoutError('the controller is silent')
                 for frame in self.outbox.take():
                     sock.sendall(frame)

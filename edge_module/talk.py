@@ -25,6 +25,9 @@ from virtco.wire import stream_address
 
 #: Timeout of a connection to the controller, and of its answer.
 TIMEOUT_S = 5.0
+#: The same for a server that was silent just now: it may be off, and another
+#: one leads.
+AGAIN_S = 1.0
 # A million flows take less than 200 bytes each.
 _MOST_BYTES = 256 * 1024 * 1024
 _ANSWER: 'decoding.Decoder[stream_address.Distributor]' = decoding.Decoder(
@@ -46,12 +49,19 @@ class Address(NamedTuple):
     """Address of a stream server.
 
     :ivar ticket: to be shown there; empty where none is asked for.
+    :ivar was_silent: whether it said nothing more just now.
     """
 
     host: str
     port: int
     is_tls: bool
     ticket: str = ''
+    was_silent: bool = False
+
+    @property
+    def timeout_s(self) -> float:
+        """Timeout of a connection, and of its welcome."""
+        return AGAIN_S if self.was_silent else TIMEOUT_S
 
 
 class EdgeClient:
@@ -105,12 +115,13 @@ def connect(conf: cfg.ConfigOpts, address: Address) -> socket.socket:
     :raises OSError: when nobody answers, or TLS does not trust the peer.
     """
     sock = socket.create_connection(
-        (address.host, address.port), timeout=TIMEOUT_S)
+        (address.host, address.port), timeout=address.timeout_s)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
-    if not address.is_tls:
-        return sock
     try:
-        return _tls(conf).wrap_socket(sock, server_hostname=address.host)
+        if address.is_tls:
+            sock = _tls(conf).wrap_socket(sock, server_hostname=address.host)
+        sock.settimeout(TIMEOUT_S)
+        return sock
     except BaseException:
         sock.close()
         raise
@@ -160,7 +171,7 @@ class Talk:
         """
         self._sock.sendall(messages.frame(messages.Hello(
             frames.VERSION, host, epoch, generation, address.ticket)))
-        deadline_s = time.monotonic() + TIMEOUT_S
+        deadline_s = time.monotonic() + address.timeout_s
         while (left_s := deadline_s - time.monotonic()) > 0:
             heard = self.read(None, left_s)
             if heard:

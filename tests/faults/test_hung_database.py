@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """A database that answers nothing, or not what tenants ask, while as many ask
-as may: who leads goes on, and so does monitoring.
+as may: who leads goes on, and so does monitoring. And a leader that hangs.
 """
 
 import contextlib
+import signal
 import threading
 import time
 
@@ -102,6 +103,34 @@ def test_all_go_on_without_a_database(databases, tmp_path):
             patience.wait_for(
                 lambda: requests.get(second.url + '/health').ok,
                 'the database')
+
+
+def test_edges_find_the_next_leader_while_one_stands_still(databases,
+                                                           tmp_path):
+    """Whoever tries the old one meanwhile waits for its words in vain."""
+    cloud = processes.Cloud(tmp_path, databases.make_current(
+        'mariadb', tmp_path))
+    with contextlib.ExitStack() as stack:
+        stack.callback(cloud.stop)
+        first = cloud.start('controller', 'first')
+        second = cloud.start('controller', 'second')
+        tenant = second.tenant()
+        found = [edges.Edge(tmp_path, tenant.host(f'h{number}'), second.url)
+                 for number in range(4)]
+        for edge in found:
+            stack.callback(edge.close)
+            edge.report()
+        patience.wait_for(lambda: all(edge.generation for edge in found),
+                          'the first policies')
+        # From then on each has its sign of life at another time.
+        time.sleep(processes.LEASE_S)
+        first.process.send_signal(signal.SIGSTOP)
+        watch = patience.Answer()
+        patience.wait_for(lambda: all(
+            edge.link.is_up and edge.link._epochs.newest == 2
+            for edge in found), 'the next leader')
+        # Two seconds of slack for a busy machine; it took 8 before.
+        assert watch.seconds() < processes.LEASE_S + 1 + 2
 
 
 @contextlib.contextmanager

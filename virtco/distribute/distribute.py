@@ -113,7 +113,10 @@ class Distribute:
         return relays + self._leader()
 
     def _leader(self) -> list[stream_address.Server]:
-        """Return the server of the process that leads, if it is known."""
+        """Return the server of the process that leads, if it is known.
+
+        One that does not beat may take all the time of whoever tries it.
+        """
         options = self._conf.distributor
         is_tls = bool(options.cert_file)
         if self._server is not None and self._leads.epoch is not None:
@@ -122,7 +125,7 @@ class Distribute:
                 None if host in (None, '0.0.0.0', '::') else host,
                 self._server.port, is_tls)]
         seen = self._leads.seen
-        if seen is None or not seen.address:
+        if seen is None or not seen.address or not self._leads.may_be_led():
             return []
         at = urllib.parse.urlsplit(f'//{seen.address}')
         return [stream_address.Server(at.hostname, at.port or 0, is_tls)]

@@ -94,9 +94,11 @@ class Upstream(server.LoopThread):
         return max(self._epoch, seen.epoch if seen is not None else 0)
 
     def is_cut_off(self, limit_s: float) -> bool:
-        """Return whether a process leads but was silent for this time."""
+        """Return whether a process leads, or may as the database does not
+        tell, but was silent for this time.
+        """
         return (self._silent is not None and self._silent[0] == self.epoch
-                and self._looks.sees_leader()
+                and self._looks.may_be_led()
                 and self.loop.time() - self._silent[1] >= limit_s)
 
     # Messages and questions of this process, on any thread.
@@ -194,10 +196,10 @@ class Upstream(server.LoopThread):
 
     def _expect(self) -> None:
         """Begin to wait for a word of the leader where another one leads, or
-        nobody did until now.
+        nobody did until now as far as the database tells.
         """
         if (self._silent is None or self._silent[0] != self.epoch
-                or not self._looks.sees_leader()):
+                or not self._looks.may_be_led()):
             self._silent = self.epoch, self.loop.time()
 
     async def _converse(self, seen: leader.Seen) -> None:

@@ -121,6 +121,12 @@ class Elector:
             self._still_since_s is not None
             and self._clock() - self._still_since_s <= self._lease_s / 2)
 
+    def may_be_led(self) -> bool:
+        """Return whether another process was seen to lead, or may lead since
+        the database does not tell.
+        """
+        return self.sees_leader() or not self.is_in_touch()
+
     def is_answered(self) -> bool:
         """Return whether the database answered the last question, not long
         ago.

@@ -48,6 +48,7 @@ class Leads:
     def __init__(self, said):
         self.epoch, self.seen = None, SEEN
         self.current, self.leader = False, SEEN.address
+        self.may_be_led = lambda: True
         self.peers = Notes('peers', said)
 
     def is_current(self):
@@ -322,6 +323,14 @@ def test_another_leader_is_where_to_connect_to(one, conf, address, host,
 @pytest.mark.parametrize('seen', [None, leader.Seen(4, 7, '', '', 's')])
 def test_without_a_leader_there_is_nowhere_to_connect_to(one, seen):
     one._server, one.leads.seen = Server(one.said), seen
+    assert one.servers() == []
+
+
+def test_a_leader_that_does_not_beat_is_not_tried(one):
+    """Its machine may be off: a connection would wait for seconds."""
+    one._server, one.leads.seen = Server(one.said), SEEN
+    assert len(one.servers()) == 1
+    one.leads.may_be_led = lambda: False
     assert one.servers() == []
 
 

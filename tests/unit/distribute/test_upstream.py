@@ -68,8 +68,8 @@ class Site:
     def is_in_touch(self):
         return self.knows
 
-    def sees_leader(self):
-        return self.leads
+    def may_be_led(self):
+        return self.leads or not self.knows
 
     def _replay(self, host):
         self.replayed.append(host)
@@ -380,6 +380,12 @@ def test_who_does_not_hear_the_leader_is_cut_off(site, monkeypatch):
     assert not one.is_cut_off(0.0)
     site.run(one.keep_connected())
     assert not one.is_cut_off(0.1) and one.is_cut_off(0.0)
+    # Of a database that does not answer it cannot learn who leads.
+    site.leads = site.knows = False
+    for at_s in (107.0, 109.0):
+        now_s[0] = at_s
+        site.run(one.keep_connected())
+    assert not one.is_cut_off(3.1) and one.is_cut_off(3.0)
 
 
 def test_by_which_files_the_leader_is_trusted():

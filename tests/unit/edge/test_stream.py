@@ -233,6 +233,7 @@ def test_another_one_is_tried_after_one_that_stands_still(link, monkeypatch):
     assert talking.end() == [2.5] and not link.is_up
     assert link._addresses == [HERE._replace(host='d2')]
     assert link._failed == {HERE[:2]}
+    assert link._silent == HERE[:2]
 
 
 def test_one_that_refuses_is_tried_last_and_one_that_ends_is_not(link):
@@ -254,10 +255,11 @@ class Running:
     :param outcomes: of each connection an error, or how long to spread the
         return over after 10 s, or a pair of both times.
     :ivar tried: the addresses, and after each how long is waited at most.
+    :ivar timeouts_s: of the connections.
     """
 
     def __init__(self, link, monkeypatch, found, outcomes):
-        self.tried = []
+        self.tried, self.timeouts_s = [], []
         self._link, self._outcomes = link, list(outcomes)
         monkeypatch.setattr(stream.talk, 'EdgeClient', lambda conf: (
             types.SimpleNamespace(find=lambda: self._find(found))))
@@ -276,6 +278,7 @@ class Running:
 
     def _connect(self, conf, address):
         self.tried.append(address.host)
+        self.timeouts_s.append(address.timeout_s)
         return socket.socket()
 
     def _converse(self, sock, address):
@@ -330,6 +333,13 @@ def test_those_that_failed_are_tried_last(link, monkeypatch):
             'find', 'd1', 2.5, 'find', 'd1', 2.5, 'find', 'd1', 0.4,
             'find', 'd2', 2.5]
     assert link._failed == set()
+
+
+def test_one_that_was_silent_has_less_time_once(link, monkeypatch):
+    """It may be off, and its successor is known a moment later."""
+    link._silent = PAIR[0][:2]
+    running = Running(link, monkeypatch, PAIR[:1], [OSError(), 2.5])
+    assert running.timeouts_s == [talk.AGAIN_S, talk.TIMEOUT_S]
 
 
 def lines(caplog):

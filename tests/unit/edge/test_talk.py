@@ -150,8 +150,8 @@ def test_a_certificate_of_its_own_is_shown(tmp_path):
 def test_a_connection_waits_for_no_full_packet():
     with socket.create_server(('127.0.0.1', 0)) as server:
         port = server.getsockname()[1]
-        with talk.connect(CONF, talk.Address('127.0.0.1', port, False)
-                          ) as sock:
+        with talk.connect(CONF, talk.Address('127.0.0.1', port, False,
+                                             was_silent=True)) as sock:
             assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
             assert sock.gettimeout() == talk.TIMEOUT_S
 

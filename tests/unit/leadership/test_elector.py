@@ -455,9 +455,14 @@ def test_a_leader_is_seen_to_lead_while_it_beats(site):
         leader.beat(session, one.seen.epoch)
     one.turn()
     assert one.sees_leader()
+    site.now_s += LEASE_S / 2 + 0.1
+    one.turn()
+    assert not one.may_be_led()
     site.lose_database()
     one.turn()
     assert not one.sees_leader()
+    site.now_s += LEASE_S
+    assert one.may_be_led()
     site.find_database()
 
 
