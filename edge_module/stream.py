@@ -120,7 +120,7 @@ class Link:
         self._addresses: list[talk.Address] = []
         # Host and port of those that failed since a connection held.
         self._failed: set[tuple[str, int]] = set()
-        # That of a connection in which nothing was heard any more.
+        # Host and port of a connection in which nothing was heard any more.
         self._silent: tuple[str, int] | None = None
 
     # The thread of the connection.
