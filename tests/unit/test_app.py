@@ -9,15 +9,18 @@ import types
 import pytest
 
 from tests import patience
+from tests.unit import made
 from tests.unit import stored
 from tests.unit.api import service
 from virtco import app
+from virtco import exception
 from virtco import problems
 from virtco import selftest
 from virtco.db import leader
 from virtco.db import migration
 from virtco.follow import inventory
 from virtco.follow import nova
+from virtco.model import states
 from virtco.wire import health
 
 
@@ -255,6 +258,56 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
     for one in (again._follower, again._upstream, again.place._writer,
                 again._watch, again.elector._thread):
         assert not one.is_alive()
+
+
+def hang(database, monkeypatch):
+    """Let nobody have an answer of the database until that is set."""
+    goes_on = threading.Event()
+
+    def wait(*_args):
+        goes_on.wait(60)
+        raise exception.DatabaseUnavailable(why='a test')
+
+    for name in ('reader', 'writer', 'statements', 'retried', 'checkpoint'):
+        monkeypatch.setattr(database, name, wait)
+    return goes_on
+
+
+def test_a_database_that_hangs_stops_neither_reports_nor_policies(
+        tmp_path, monkeypatch):
+    own = make(tmp_path, plans=False)
+    own.start()
+    goes_on = threading.Event()
+    try:
+        stored.add(own.database, stored.group(), stored.member(
+            'p-a', 0, 'h1', state=states.MemberState.RESERVED))
+        own.state.invalidate(['p-a'])
+        own.state.refresh()
+        assert own.state.live.count_members('h1') == 1
+        goes_on = hang(own.database, monkeypatch)
+        take = own.distribute._intake
+
+        def wait_for(is_so):
+            def check():
+                # A look of the elector may have begun before.
+                own.elector._had_s = -math.inf
+                return is_so()
+            patience.wait_for(check, limit_s=20)
+
+        wait_for(lambda: not own.state.has_database())
+        # Nova's word on this VM was lost: the report would be written down.
+        take.add_report('h1', made.report(ports=[{'vm': 'p-a-0'}]))
+        take.add_measured('h1', own.distribute._measured,
+                          made.measurement('h1', 'h2', 1e9))
+        wait_for(lambda: own.state.rates.age_s(0.0))
+        take.add_report('h2', made.report())
+        wait_for(lambda: own.decide.publisher.generations().keys()
+                 == {'h1', 'h2'})
+        assert own.leads()
+    finally:
+        goes_on.set()
+        monkeypatch.undo()
+        own.stop()
 
 
 def test_it_tests_itself_as_soon_as_it_is_told(tmp_path, monkeypatch):
