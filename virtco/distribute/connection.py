@@ -113,7 +113,12 @@ class Peer:
         :raises virtco.exception.VirtcoException: for an invalid message.
         """
         if not frames.is_enveloped(payload):
-            self._hub.doors.told(self.name, messages.decode_peer(payload))
+            message = messages.decode_peer(payload)
+            if self.seats and isinstance(message, (
+                    messages.Forgiven, messages.Forgotten)):
+                raise exception.Forbidden(
+                    what='a relay to say what operators do')
+            self._hub.doors.told(self.name, message)
             return
         host, inner = frames.opened(payload)
         if not inner:
@@ -121,16 +126,16 @@ class Peer:
             return
         began_s = self._hub.cpu_clock()
         try:
-            message = messages.decode(inner)
-            if isinstance(message, messages.Hello):
+            said = messages.decode(inner)
+            if isinstance(said, messages.Hello):
                 # The host came back, or its messages were left out for a
                 # while.
                 self.drop(host)
             seat = self.seats.get(host)
             if seat is None:
-                self._seat(host, message)
+                self._seat(host, said)
             else:
-                seat.take(message, inner)
+                seat.take(said, inner)
         except exception.VirtcoException as error:
             self.refuse(host, str(error))
         wait_s = self._hub.charge(host, len(inner),

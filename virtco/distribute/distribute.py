@@ -28,8 +28,9 @@ from virtco.wire import stream_address
 
 LOG = logging.getLogger(__name__)
 
-#: Names to which rates are kept though no host of that name has reported.
-MOST_UNKNOWN = 100
+#: Names to which rates of a host are kept though no host of that name has
+#: reported.
+MOST_UNKNOWN = 10
 
 
 class Distribute:
@@ -51,7 +52,7 @@ class Distribute:
         self._server: server.Server | None = None
         self._asks_for_tickets = asks_for_tickets(conf)
         self._counts = counts
-        self._unknown: set[str] = set()
+        self._unknown: dict[str, set[str]] = {}
         self._intake = intake.Intake(state.report, state.heard,
                                      counts.intake_failures.inc)
 
@@ -175,21 +176,22 @@ class Distribute:
                 self._intake.add_measured(host, self._measured, measurement)
 
     def _measured(self, measurement: reports.Measurement) -> None:
-        if (self._is_taken(measurement.dst)
+        if (self._is_taken(measurement.src, measurement.dst)
                 and self._decide.prober.done(measurement)):
             self._state.measured(measurement)
 
-    def _is_taken(self, dst: str) -> bool:
-        """Tell whether rates to a host are kept.
+    def _is_taken(self, src: str, dst: str) -> bool:
+        """Tell whether rates from a host to another one are kept.
 
         An edge module may name anything as the other end. A host that has not
-        reported yet is one of a few names.
+        reported yet is one of a few names of each edge module.
         """
         if self._state.live.is_known(dst):
             return True
-        if len(self._unknown) < MOST_UNKNOWN:
-            self._unknown.add(dst)
-        return dst in self._unknown
+        named = self._unknown.setdefault(src, set())
+        if len(named) < MOST_UNKNOWN:
+            named.add(dst)
+        return dst in named
 
     def _told(self, name: str, message: messages.PeerSaid) -> None:
         """Pass a peer's message on to the room that it concerns."""
@@ -202,11 +204,20 @@ class Distribute:
             case messages.Forgiven():
                 self._intake.add(self._state.live.forgive, message.project_id)
             case messages.Forgotten():
-                self._intake.add(self._state.forget_hosts,
+                self._intake.add(lambda hosts: self._forgotten(name, hosts),
                                  set(message.hosts))
             case messages.Ask():
                 self._intake.add(lambda host: self._answer(name, host),
                                  message.host)
+
+    def _forgotten(self, name: str, hosts: set[str]) -> None:
+        """Forget hosts as a peer says, but those where VMs of groups are."""
+        kept = set(filter(self._state.live.count_members, hosts))
+        if kept:
+            LOG.warning('Peer %s says that hosts with VMs of groups are '
+                        'forgotten: %s.', name, ', '.join(sorted(kept)))
+        if hosts - kept:
+            self._state.forget_hosts(hosts - kept)
 
     def _answer(self, name: str, host: str) -> None:
         assert self._server is not None

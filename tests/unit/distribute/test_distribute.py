@@ -99,6 +99,7 @@ def make(conf, listens=False):
         peer_changed=lambda groups: said.append(('changed', groups)),
         forget_hosts=lambda hosts: said.append(('forgotten', hosts)),
         live=types.SimpleNamespace(
+            count_members=lambda host: 2 if host == 'h4' else 0,
             is_known=lambda host: host in ('h1', 'h2', 'h3'),
             forgive=lambda project: said.append(('forgiven', project))))
     decide = types.SimpleNamespace(
@@ -187,6 +188,10 @@ def test_few_names_of_hosts_that_are_not_known_are_kept(one):
         taken_in(one)
     assert one.said == [('measured', measurement) for measurement in (
         *made_up[:-1], made_up[0], TRAIN)]
+    # Whoever makes up names takes none away from others.
+    other = made.measurement('h2', 'made-up', 1e9)
+    one._doors().said('h2', messages.Measured(other), b'')
+    assert taken_in(one)[-1] == ('measured', other)
 
 
 def test_measurements_of_one_host_keep_nobody_waiting(one):
@@ -224,6 +229,15 @@ def test_what_peers_changed_is_read_again(one):
     assert taken_in(one) == [('changed', ['g']), ('changed', None),
                              ('forgiven', 'p'),
                              ('forgotten', {'h1'})]
+
+
+def test_a_host_with_vms_is_not_forgotten_because_a_peer_says_so(one, caplog):
+    doors = one._doors()
+    doors.told('p1', messages.Forgotten(['h4', 'h1']))
+    doors.told('p1', messages.Forgotten(['h4']))
+    assert taken_in(one) == [('forgotten', {'h1'})]
+    assert caplog.messages == [
+        'Peer p1 says that hosts with VMs of groups are forgotten: h4.'] * 2
 
 
 def test_peers_say_whether_they_have_a_database(one):

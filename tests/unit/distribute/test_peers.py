@@ -152,6 +152,18 @@ def test_a_host_that_breaks_the_protocol_is_refused_alone(relay):
     assert relay.transport.end is None
 
 
+@pytest.mark.parametrize(('kind', 'values'), [
+    ('forgotten', {'hosts': ['h1']}), ('forgiven', {'project_id': 'p'})])
+def test_a_relay_does_not_say_what_operators_do(relay, kind, values):
+    relay.say(kind, **values)
+    assert relay.hub.take()[-1][0] == 'told'
+    relay.hello_for('h1')
+    relay.hub.take()
+    relay.say(kind, **values)
+    assert 'told' not in [note[0] for note in relay.hub.take()]
+    assert relay.transport.end == 'closed'
+
+
 def test_a_host_of_a_relay_that_owes_is_paused_alone(relay):
     """By its own name, whether or not what it says is taken."""
     relay.hello_for('h1')
