@@ -135,7 +135,7 @@ class CoflowProgress:
         """
         sent_bytes = self.sent_bytes[flows]
         left = np.maximum(0.0, self.sizes_bytes[flows] - sent_bytes)
-        total_bytes = float(left.sum())
+        total_bytes = float(np.add.reduce(left))
         if not total_bytes or not payload_bytes:
             return 0.0
         used_bytes = min(payload_bytes, total_bytes)

@@ -106,6 +106,8 @@ class Tracked:
     _table: coflow_table.TableCoflow | None = None
     _capped: capped_flows.CappedFlows | None = None
     _least_s: float = 0.0
+    # Bytes that are left between hosts at least.
+    _least_bytes: float = 0.0
     _shown: snapshots.Coflow | None = None
 
     def place(self, members: Mapping[int, routes.Member]) -> None:
@@ -130,7 +132,9 @@ class Tracked:
         """
         self.__dict__.pop('load', None)
         self.__dict__.pop('crossing_bytes', None)
+        self.__dict__.pop('crossed_bytes', None)
         self._shown = None
+        self._least_bytes = 0.0
         self.check_s = -math.inf
 
     def readdress(self) -> None:
@@ -321,7 +325,9 @@ class Tracked:
                                             rules))
         self.moved_s = now_s
         self.is_dirty = True
+        least_bytes = self._least_bytes - new_bytes
         self.touch()
+        self._least_bytes = least_bytes
 
     # Computing per iteration.
 
@@ -371,6 +377,16 @@ class Tracked:
         """Bytes left between hosts of the iteration that is counted."""
         return float(self.counting.remaining_bytes()[
             self.route.crossing].sum())
+
+    @functools.cached_property
+    def crossed_bytes(self) -> tuple[float, float]:
+        """Bytes between hosts of that iteration: hinted, and sent."""
+        counting, local = self.counting, self.route.local
+        if not local.size:
+            return float(counting.sizes_bytes.sum()), counting.all_bytes
+        return (float(counting.sizes_bytes.sum()
+                      - counting.sizes_bytes[local].sum()),
+                counting.all_bytes - float(counting.sent_bytes[local].sum()))
 
     # Its life.
 
@@ -428,10 +444,15 @@ class Tracked:
     def is_all_sent(self, rules: endings.Rules) -> bool:
         """Tell whether the bytes left between hosts are negligible.
 
-        False where the sizes are estimated.
+        False where the sizes are estimated. They are summed up only when
+        enough bytes were counted since the last time.
         """
-        return not self.model.is_estimated and endings.is_all_sent(
-            self.model.size_bytes, self.crossing_bytes, rules)
+        size_bytes = self.model.size_bytes
+        if self.model.is_estimated or not endings.is_all_sent(
+                size_bytes, self._least_bytes, rules):
+            return False
+        self._least_bytes = self.crossing_bytes
+        return endings.is_all_sent(size_bytes, self._least_bytes, rules)
 
     def is_busy(self, now_s: float, quiet_s: float) -> bool:
         """Tell whether bytes wait at a host or moved within ``quiet_s``."""

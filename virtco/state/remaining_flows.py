@@ -16,25 +16,15 @@ if TYPE_CHECKING:
     from virtco.state import inflight
 
 
-def _crossed_bytes(tracked: 'inflight.Tracked') -> tuple[float, float]:
-    """Return the bytes between hosts: hinted, and sent."""
-    counting, local = tracked.counting, tracked.route.local
-    if not local.size:
-        return float(counting.sizes_bytes.sum()), counting.all_bytes
-    return (float(counting.sizes_bytes.sum()
-                  - counting.sizes_bytes[local].sum()),
-            counting.all_bytes - float(counting.sent_bytes[local].sum()))
-
-
 def is_exceeded(tracked: 'inflight.Tracked', rules: endings.Rules) -> bool:
     """Tell whether a coflow has sent more than its matrix says."""
-    return endings.is_exceeded(*_crossed_bytes(tracked), rules)
+    return endings.is_exceeded(*tracked.crossed_bytes, rules)
 
 
 def is_overrun(tracked: 'inflight.Tracked', rules: endings.Rules) -> bool:
     """Tell whether the excess is so large that the hint was wrong."""
     return not tracked.model.is_estimated and endings.is_overrun(
-        *_crossed_bytes(tracked), rules)
+        *tracked.crossed_bytes, rules)
 
 
 def _queued_bytes(tracked: 'inflight.Tracked') -> np.ndarray:
@@ -56,7 +46,7 @@ def _unhinted_bytes(tracked: 'inflight.Tracked', rules: endings.Rules
     further on, for the flows that send.
     """
     counting = tracked.counting
-    size_bytes, sent_bytes = _crossed_bytes(tracked)
+    size_bytes, sent_bytes = tracked.crossed_bytes
     expected_bytes = size_bytes * 2 ** math.floor(
         1 + math.log2(sent_bytes / size_bytes))
     sends = counting.rested_s(tracked.moved_s or 0.0) < rules.quiet_s

@@ -41,6 +41,12 @@ class Towards:
             destinations are not looked at any more, but counted.
         :param elapsed_s: time since the last report, 0 where none counts.
         """
+        if not (report.unmanaged.macs or report.unmanaged.limited
+                or self._seen_s or self._sent_bytes):
+            # Most hosts of most clouds send nothing of the kind.
+            if elapsed_s > 0:
+                self.sent_bps = {}
+            return
         macs = {} if told is None else {
             '': told.others_macs,
             **{limit.host: limit.macs for limit in told.limits}}

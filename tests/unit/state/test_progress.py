@@ -313,6 +313,22 @@ def test_what_a_host_makes_up_is_not_counted_for_good(state, monkeypatch):
     assert sum(known.sent(state)) - before_bytes == pytest.approx(1.0)
 
 
+def test_bytes_are_summed_up_when_enough_were_counted(state):
+    """And not with each report."""
+    tracked = state._groups.coflows['c']
+
+    def sums_up(host, sent_bytes, now_s):
+        state.intake(host, known.report(sent_bytes), now_s)
+        return 'crossing_bytes' in tracked.__dict__
+
+    state.intake('h0', known.report(30), 1.0)
+    assert sums_up('h0', 31, 1.1)
+    assert not sums_up('h0', 60, 1.2) and not sums_up('h0', 150, 1.3)
+    # As many bytes as were left have been counted since.
+    assert state.intake('h1', known.report(25), 1.4)
+    assert tracked.is_all_sent(endings.Rules())
+
+
 def test_an_overrun_is_owed_by_its_project(state):
     state.intake('h1', known.report(30), 1.0)
     state.intake('h0', known.report(232.5), 1.0)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from virtco.model import live
+from virtco.state import inflight
 from virtco.state import remaining_flows
 
 
@@ -34,4 +35,4 @@ def test_what_stays_inside_of_a_host_does_not_count(local, hinted, sent):
             sizes_bytes=np.array([2.0, 5.0]), sent_bytes=np.array([1.0, 3.0]),
             all_bytes=4.0),
         route=types.SimpleNamespace(local=np.array(local, int)))
-    assert remaining_flows._crossed_bytes(tracked) == (hinted, sent)
+    assert inflight.Tracked.crossed_bytes.func(tracked) == (hinted, sent)
