@@ -10,6 +10,7 @@ import logging
 import math
 import threading
 import time
+from typing import Any
 
 from oslo_config import cfg
 from sqlalchemy import orm
@@ -38,8 +39,10 @@ MOST_GROUPS = 500
 #: deletions of old measurements.
 PAIRS_S = 1.0
 FORGET_S = 600.0
-#: A reading is written at most so long after it was measured.
+#: A reading is written at most so long after it was measured, unless the
+#: database is away; and how many wait for it.
 LATE_S = 30.0
+MOST_UNSTORED = 1000
 LOG = logging.getLogger(__name__)
 
 #: Time between writes of counted bytes. The last ones are not lost: edge
@@ -90,6 +93,9 @@ class State:
         self._estimator = periodic.Periodic(
             'estimate pairs', PAIRS_S, self._estimate_pairs, counts)
         self._forgot_s = -math.inf
+        # Rows of measurements that the database has not.
+        self._unstored: dict[tuple[str, str, int], dict[str, Any]] = {}
+        self._storing = threading.Lock()
 
     def load(self) -> None:
         """Load the state before the last stop."""
@@ -231,6 +237,9 @@ class State:
         if hosts:
             self.rates.forget(hosts)
             self.pairs.forget(hosts)
+            for key in list(self._unstored):
+                if not hosts.isdisjoint(key[:2]):
+                    self._unstored.pop(key, None)
             for tell in self.on_forget:
                 tell(hosts)
 
@@ -261,10 +270,34 @@ class State:
         row = {name: getattr(measurement, name)
                for name in reports.Measurement.__struct_fields__
                if name not in ('probe_id', 'sent_bytes', 'windows_bytes')}
-        if self.has_database():  # All reports would wait.
-            self.database.as_leader(lambda session: session.merge(
-                models.Reading(slot=slot, measured_at=now_s, **row)))
+        self._unstored[measurement.src, measurement.dst, slot] = {
+            'slot': slot, 'measured_at': now_s, **row}
+        if len(self._unstored) > MOST_UNSTORED:
+            self._unstored.pop(next(iter(self._unstored)), None)
+        self._store_readings()
         self.changed(False)
+
+    def _store_readings(self) -> None:
+        """Store measurements that the database has not, the oldest first.
+
+        While it is away they wait, since all reports would wait with them.
+        """
+        if not (self._unstored and self.has_database()
+                and self._storing.acquire(blocking=False)):
+            return
+        try:
+            rows = dict(self._unstored)
+
+            def save(session: orm.Session) -> None:
+                for row in rows.values():
+                    session.merge(models.Reading(**row))
+
+            self.database.as_leader(save)
+            for key, row in rows.items():
+                if self._unstored.get(key) is row:
+                    del self._unstored[key]
+        finally:
+            self._storing.release()
 
     def load_readings(self, session: orm.Session) -> None:
         """Load readings of rates that other processes stored meanwhile."""
@@ -295,6 +328,7 @@ class State:
         """Store the counts in the database."""
         with self._saving:
             self._flush()
+        self._store_readings()
         self.database.checkpoint()
 
     def _flush(self) -> None:

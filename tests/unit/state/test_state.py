@@ -326,10 +326,54 @@ def test_what_was_measured_a_while_ago_is_read_if_it_was_written_late(
 def test_what_is_measured_does_not_wait_for_a_database_that_is_away(bench):
     bench.state.has_database = lambda: False
     bench.state.measured(made.measurement('a', 'b', 1e9))
+    assert set(bench.state.rates.age_s(1000.0)) == {('a', 'b')}
+    bench.state.flush()
+    assert bench.rows(models.Reading) == []
+
+
+def stored_readings(bench):
+    return {(row.dst, row.rate_bps) for row in bench.rows(models.Reading)}
+
+
+def test_what_was_measured_without_the_database_is_stored_later(
+        bench, monkeypatch):
+    monkeypatch.setattr(state, 'MOST_UNSTORED', 3)
+    bench.state.has_database = lambda: False
+    for number in range(5):
+        bench.state.measured(made.measurement('a', f'b{number}', 1e9))
+    bench.state.forget_hosts({'b3'})
     bench.state.has_database = lambda: True
+    bench.state.flush()
+    assert stored_readings(bench) == {('b2', 1e9), ('b4', 1e9)}
+    # Or with the next one.
+    bench.state.has_database = lambda: False
     bench.state.measured(made.measurement('a', 'c', 1e9))
-    assert set(bench.state.rates.age_s(1000.0)) == {('a', 'b'), ('a', 'c')}
-    assert [row.dst for row in bench.rows(models.Reading)] == ['c']
+    bench.state.has_database = lambda: True
+    bench.state.measured(made.measurement('a', 'd', 1e9))
+    assert {dst for dst, _ in stored_readings(bench)} == {
+        'b2', 'b4', 'c', 'd'}
+    assert not bench.state._unstored
+
+
+def test_a_measurement_that_could_not_be_stored_is_stored_later(
+        bench, monkeypatch):
+    def fail(_work):
+        raise exception.DatabaseUnavailable(why='a test')
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.database, 'as_leader', fail)
+        with pytest.raises(exception.DatabaseUnavailable):
+            bench.state.measured(made.measurement('a', 'b', 1e9))
+    bench.state.flush()
+    assert stored_readings(bench) == {('b', 1e9)}
+
+
+def test_a_measurement_does_not_wait_for_others_that_are_being_stored(bench):
+    with bench.state._storing:
+        bench.state.measured(made.measurement('a', 'b', 1e9))
+    assert stored_readings(bench) == set()
+    bench.state.flush()
+    assert stored_readings(bench) == {('b', 1e9)}
 
 
 @pytest.mark.parametrize(('used_s', 'pause_s'), [
