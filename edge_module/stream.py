@@ -30,6 +30,9 @@ _FIRST_BACKOFF_S = 0.2
 #: Also the duration from which a connection counts as a success: one whose
 #: report is refused succeeds at first, each time.
 _LAST_BACKOFF_S = 10.0
+#: The last wait of a host of a small cloud: ten times as long as all of its
+#: hosts spread their return, so that no more than 200 of them try per second.
+_LEAST_LAST_S, _SPREADS = 2.0, 10
 #: Number of failures after which the address is looked up again.
 _LOOK_AGAIN = 3
 #: Intervals of its sign of life for which the controller may be silent.
@@ -122,6 +125,7 @@ class Link:
         self._failed: set[tuple[str, int]] = set()
         # Host and port of a connection in which nothing was heard any more.
         self._silent: tuple[str, int] | None = None
+        self._last_backoff_s = _LAST_BACKOFF_S
 
     # The thread of the connection.
 
@@ -153,12 +157,12 @@ class Link:
                     self._failed &= {address[:2]}
                 else:
                     n_failures += 1
-                    spread_s = max(spread_s, _backoff_s(n_failures))
+                    spread_s = max(spread_s, self._backoff_s(n_failures))
             except talk.Moved as moved:
                 # If that address fails, the leader is looked up again.
                 n_failures += 1
                 self._addresses = [moved.address]
-                spread_s = _backoff_s(n_failures - 1)
+                spread_s = self._backoff_s(n_failures - 1)
             except (OSError, exception.VirtcoException) as error:
                 self._outage.begin('No connection to the distributor: '
                                    f'{exception.reason(error)}.')
@@ -168,7 +172,7 @@ class Link:
                 # Try the next address; after the last, look them up again.
                 self._addresses = (self._addresses[1:] if n_failures
                                    % _LOOK_AGAIN else [])
-                spread_s = _backoff_s(n_failures)
+                spread_s = self._backoff_s(n_failures)
             # Hosts that lost the same controller return spread over time.
             self._stop.wait(random.uniform(0, spread_s))
 
@@ -182,6 +186,8 @@ class Link:
         welcome = ends.greet(self._conf.edge.host, self._epochs.newest,
                              self._generation(), address)
         self.outbox.restart(welcome)
+        self._last_backoff_s = min(_LAST_BACKOFF_S, max(
+            _LEAST_LAST_S, _SPREADS * welcome.spread_s))
         self._alive_s = welcome.alive_s
         self._heard(bool(welcome.epoch))
         self._set_up(True)
@@ -206,6 +212,10 @@ class Link:
         finally:
             self._set_up(False)
         return welcome.spread_s
+
+    def _backoff_s(self, n_failures: int) -> float:
+        return min(self._last_backoff_s,
+                   _FIRST_BACKOFF_S * 2.0 ** min(n_failures, 10))
 
     def _hopes_s(self) -> float:
         """Return seconds after which a controller that says nothing is given
@@ -269,7 +279,3 @@ class Link:
         :param error: reason for which it is refused; None to acknowledge it.
         """
         self.outbox.put_ack(self._epochs.newest, generation, error)
-
-
-def _backoff_s(n_failures: int) -> float:
-    return min(_LAST_BACKOFF_S, _FIRST_BACKOFF_S * 2.0 ** min(n_failures, 10))

@@ -214,6 +214,19 @@ def test_a_relay_without_a_leader_renews_nothing(link):
     talking.end()
 
 
+@pytest.mark.parametrize('spread_s, last_s', [(0.0, 2.0), (0.5, 5.0),
+                                              (30.0, 10.0)])
+def test_hosts_of_a_small_cloud_try_more_often(link, spread_s, last_s):
+    assert link._backoff_s(20) == 10.0
+    talking = Talking(link)
+    talking.hear()
+    talking.say('welcome', **WELCOME | {'spread_s': spread_s})
+    patience.wait_for(lambda: link.is_up, 'the connection')
+    assert talking.end() == [spread_s]
+    assert link._backoff_s(20) == last_s
+    assert link._backoff_s(1) == 0.4
+
+
 def test_who_says_nothing_of_the_return_gets_it_at_once(link):
     talking = Talking(link)
     talking.hear()
