@@ -16,7 +16,7 @@ def made(monkeypatch, tmp_path):
     """Figures that are made of nothing, with what they were asked for."""
     found = types.SimpleNamespace(options=[], written=[], unmet=('too slow',))
 
-    def make(options, _shown):
+    def make(options):
         found.options.append(options)
         return outcome.Outcome('f', 'A figure', ('a',), ((1.0,),), (), (),
                                found.unmet)
@@ -86,7 +86,7 @@ def test_options_reach_the_figure(made):
 def test_a_test_case_begins_with_any_seed(made, monkeypatch, seed):
     monkeypatch.setitem(
         emulate_reproduce.reproduce.FIGURES, 'virtco-case1',
-        lambda options, _shown: made.options.append(options) or (
+        lambda options: made.options.append(options) or (
             outcome.Outcome('f', 'A figure', ('a',), ((1.0,),), ())))
     assert made.run('virtco-case1', '--first-seed', seed, '--seeds', '2') == 0
     assert made.options[0].seeds == (int(seed), int(seed) + 1)
