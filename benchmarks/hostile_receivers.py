@@ -94,8 +94,7 @@ def _acknowledgements(cloud: clouds.Cloud, vm: Any) -> Packets:
 def _claim_the_address(cloud: clouds.Cloud) -> None:
     """A network of its own may have any address, also that of a victim."""
     cloud.hostile[1].mac = cloud.sink.mac
-    cloud.edges[3].update_ports()
-    time.sleep(2)
+    cloud.know(cloud.hostile[1])
 
 
 def _launch(cloud: clouds.Cloud) -> None:
@@ -104,6 +103,7 @@ def _launch(cloud: clouds.Cloud) -> None:
     One that is served first, as a job of unknown size is, has the link by
     its rate: the coflow is promised next to nothing then.
     """
+    cloud.know(cloud.hostile[0])
     cloud.place('b', (cloud.hostile[0], cloud.other_sink),
                 '[[0, 1e13], [0, 0]]')
     beds.wait_for(lambda: cloud.policy('h3')['classes'], 20, 'its class')
@@ -131,6 +131,10 @@ ATTACKS = [
     Attack('udp to the address of the receiving host', 1,
            prepare=lambda cloud: cloud.route_to_hosts(cloud.hostile[0]),
            reached=lambda cloud: types.SimpleNamespace(ip=clouds.HOST_IP)),
+    Attack('udp from a VM that nobody knows elsewhere', 1,
+           prepare=lambda cloud: cloud.know(cloud.hostile[0], False)),
+    Attack('udp from a VM that nobody knows to nobody', 1, _large,
+           lambda: [hostile_attacks.NOBODY]),
     Attack('udp from a VM of a job elsewhere', 1, prepare=_launch,
            reached=lambda cloud: cloud.other_sink),
 ]

@@ -51,7 +51,7 @@ class Enforcer(shaper.Shaper):
                  further: Sequence[shaper.Shaper] = (),
                  sets_functions: bool = False):
         super().__init__(uplink, speed_bps, settings=settings, guard=guard)
-        self._host_macs: frozenset[str] | None = None
+        self._host: devices.OfHost | None = None
         self._acknowledgements = acknowledging.Acknowledging()
         self.classifier = classifier
         self.receiver = receiver
@@ -80,9 +80,15 @@ class Enforcer(shaper.Shaper):
         """Return the classification that the policy asks for."""
         if self.policy is None:
             return classify.Table()
+        # Packets that are redirected to the receiver's IFB show nobody. By
+        # Geneve OVN knows whom it reaches, without being told by packets.
         return self.classifier.build_table(self.policy, self.ports or (), {
-            (one.uplink.dev, ifindex): self.host_macs for one in self.uplinks
-            if (ifindex := devices.ifindex(one.uplink.dev))})
+            classify.Exit(one.uplink.dev, ifindex,
+                            one is not self or self.receiver is None):
+            self.host.macs for one in self.uplinks
+            if (ifindex := devices.ifindex(one.uplink.dev))} | {
+            classify.Exit(dev, ifindex, kind != 'geneve'): ()
+            for dev, ifindex, kind in self.host.tunnels})
 
     def sync(self, policy: edge_policy.EdgePolicy | None, n_past: int,
              ports: tuple[classify.VmPort, ...] | None, now_s: float) -> bool:
@@ -119,7 +125,7 @@ class Enforcer(shaper.Shaper):
 
     def was_lost(self, changes: kernel_events.Changes) -> bool:
         return (super().was_lost(changes)
-                or changes.links and self.host_macs != devices.host_macs()
+                or changes.links and self.host != devices.of_host()
                 or any(one.was_lost(changes) for one in self.further))
 
     def forget(self) -> None:
@@ -127,16 +133,16 @@ class Enforcer(shaper.Shaper):
             super().forget()
             self.classifier.forget()
             self.functions.forget()
-            self._host_macs = None
+            self._host = None
         for one in self.further:
             one.forget()
 
     @property
-    def host_macs(self) -> frozenset[str]:
-        """Ethernet addresses of the host's own devices."""
-        if self._host_macs is None:
-            self._host_macs = devices.host_macs()
-        return self._host_macs
+    def host(self) -> devices.OfHost:
+        """The host's own devices."""
+        if self._host is None:
+            self._host = devices.of_host()
+        return self._host
 
     def noted_ports(self) -> tuple[classify.VmPort, ...]:
         """Return the ports, with a note where one could not be attached, or

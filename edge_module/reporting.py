@@ -293,7 +293,7 @@ class Reporter:
             epoch=self.epoch, link=reports.Link(
                 egress_bps, link_speed.ingress_bps(self.conf, egress_bps),
                 self.enforcer.uplink.dev,
-                tuple(sorted(self.enforcer.host_macs)[:edge_policy.MAX_MACS])),
+                tuple(sorted(self.enforcer.host.macs)[:edge_policy.MAX_MACS])),
             ports=tuple(reports.Port(port.vm, port.dev, port.mac, port.ips,
                                      port.notes, *port.caps_bps)
                         for port in self.enforcer.noted_ports()),

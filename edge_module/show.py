@@ -50,6 +50,8 @@ def rows(policy: edge_policy.EdgePolicy | None,
         names[minors.of_limit(slot)] = f'  to {host}'
         names.update((minors.of_limited(slot, seats[port.ifindex]),
                       f'    from {port.dev}') for port in here)
+        names[minors.of_limited(slot, minors.UNKNOWN_SEAT)] = (
+            '    from unknown ports')
     names[minors.CONTROL] = 'control packets'
     names[minors.UPLINK_CONTROL] = '  seen at the uplink'
     names.update((minors.of_control(own[port.ifindex]), f'  from {port.dev}')

@@ -90,9 +90,24 @@ class MapKey(NamedTuple):
 #: more addresses than can be followed; and of the host's packets, by uplink
 #: and source Ethernet address.
 SmallMap = Literal['control', 'to', 'others', 'home']
-#: Ethernet addresses of the host's own devices, by (device, ifindex) of the
-#: uplinks by which it sends.
-Home = Mapping[tuple[str, int], Iterable[str]]
+
+
+class Exit(NamedTuple):
+    """Device by which packets leave the host: an uplink, or a tunnel in front
+    of one.
+
+    :ivar learns: whether packets that arrive by it show who is near; nobody
+        is a stranger otherwise.
+    """
+
+    dev: str
+    ifindex: int
+    learns: bool
+
+
+#: Ethernet addresses of the host's own devices, by the uplinks by which it
+#: sends; none where it sends nothing itself.
+Home = Mapping[Exit, Iterable[str]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -108,25 +123,29 @@ class Table:
     :ivar entries: minor of the class of each flow entry.
     :ivar maps: minors by key, for each of the small maps; without ``others``
         no address is followed.
-    :ivar uplinks: (device, ifindex) of each uplink where the host's own
-        packets are told from those of unknown ports.
+    :ivar uplinks: devices where the host's own packets are told from those
+        of unknown ports.
     """
 
     hooks: frozenset[tuple[str, int]] = frozenset()
     entries: Mapping[Entry, int] = dataclasses.field(default_factory=dict)
     maps: Mapping[SmallMap, Mapping[MapKey, int]] = dataclasses.field(
         default_factory=dict)
-    uplinks: frozenset[tuple[str, int]] = frozenset()
+    uplinks: frozenset[Exit] = frozenset()
 
 
-def _limits(unmanaged: edge_policy.Unmanaged | None, ifindexes: Iterable[int]
+def _limits(unmanaged: edge_policy.Unmanaged | None,
+            ifindexes: Iterable[int], uplinks: Iterable[Exit]
             ) -> dict[SmallMap, dict[MapKey, int]]:
-    """Return the maps for the limits of a policy at each port."""
+    """Return the maps for the limits of a policy at each port, and those of
+    unknown ports at each uplink.
+    """
     if unmanaged is None:
         return {}
     slots = dict.fromkeys(unmanaged.others_macs, 0) | {
         mac: limit.slot for limit in unmanaged.limits for mac in limit.macs}
-    seats = minors.seats(ifindexes).items()
+    seats = [*minors.seats(ifindexes).items(), *(
+        (uplink.ifindex, minors.UNKNOWN_SEAT) for uplink in uplinks)]
     return {'to': {MapKey(ifindex, mac): minors.of_limited(slot, seat)
                    for ifindex, seat in seats
                    for mac, slot in slots.items()},
@@ -164,9 +183,9 @@ def build_table(policy: edge_policy.EdgePolicy, ports: Iterable[VmPort],
     return Table(frozenset(hooks), entries, {
         'control': {MapKey(ifindex): minors.of_control(minor)
                     for ifindex, minor in own.items()},
-        'home': {MapKey(ifindex, mac): minors.HOST
-                 for (_, ifindex), macs in home.items() for mac in macs},
-        **_limits(policy.unmanaged, own)}, frozenset(home))
+        'home': {MapKey(uplink.ifindex, mac): minors.HOST
+                 for uplink, macs in home.items() for mac in macs},
+        **_limits(policy.unmanaged, own, home)}, frozenset(home))
 
 
 def address(text: str) -> str:

@@ -85,15 +85,16 @@ def standing(hook: nft_text.Hook, objects: Objects) -> Standing:
     rules: dict[str, list[str]] = {}
     for rule in (item['rule'] for item in objects if 'rule' in item):
         rules.setdefault(rule['chain'], []).append(rule.get('comment', ''))
-    hooks, towards, uplinks = (
+    hooks, towards, uplinks, learning = (
         frozenset(_port(name, prefix) for name in chains
                   if name.startswith(prefix))
         for prefix in (nft_text.PORT_CHAIN, nft_text.TOWARDS_CHAIN,
-                       nft_text.UPLINK_CHAIN))
+                       nft_text.UPLINK_CHAIN, nft_text.FROM_CHAIN))
     of_ports = {name for name in sets if name.partition('_')[0] in (
         *nft_text.PEERS, nft_text.NEAR, nft_text.OWED)}
     of_hooks = {name for _, ifindex in hooks if hook.is_at_ports
-                for name in nft_text.set_names(ifindex)}
+                for name in nft_text.set_names(ifindex)} | {
+        f'{nft_text.NEAR}_{ifindex}' for _, ifindex in learning}
     unmanaged = tuple(rules.get('unmanaged', ()))
     if not ({name: _types(item['type']) for name, item in maps.items()}
             == hook.maps()
@@ -101,12 +102,17 @@ def standing(hook: nft_text.Hook, objects: Objects) -> Standing:
                 hook.map_name(name) for name in nft_text.SETS}
             and of_hooks <= of_ports
             and unmanaged in nft_text.UNMANAGED.values()
+            and 'unknown' in chains
+            and tuple(rules.get('unknown', ())) == nft_text.UNKNOWN[
+                'to' in unmanaged]
+            and learning <= uplinks
             and (towards == hooks or not hook.is_at_ports)
             and all(rules.get(name) == [name] for name in nft_text.FIXED)):
         return Standing()
     return Standing(
         hooks, {entry: minor for entry, minor, _ in _entries(hook, maps)},
-        _small_maps(hook, maps), uplinks,
+        _small_maps(hook, maps), frozenset(
+            base.Exit(*one, one in learning) for one in uplinks),
         {_port(name, nft_text.PORT_CHAIN): nft_text.minor(comment)
          for name, comments in rules.items()
          if name.startswith(nft_text.PORT_CHAIN)

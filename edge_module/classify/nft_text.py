@@ -12,7 +12,8 @@ from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 
 TABLE = 'netdev virtco'
-PORT_CHAIN, TOWARDS_CHAIN, UPLINK_CHAIN = 'dev_', 'towards_', 'uplink_'
+PORT_CHAIN, TOWARDS_CHAIN = 'dev_', 'towards_'
+UPLINK_CHAIN, FROM_CHAIN = 'uplink_', 'from_'
 
 # Kinds of entry, (is IPv6, has a destination port), in the order in which
 # their maps are looked up.
@@ -29,6 +30,8 @@ CONTROL = ('control4', 'control6')
 # destination. Control packets to a limited host share its limit.
 UNMANAGED = {False: CONTROL,
              True: ('to', *CONTROL, 'known', 'seen', 'others')}
+# Rules of the chain of packets of unknown ports, likewise.
+UNKNOWN = {False: (), True: ('to', 'known', 'seen', 'others')}
 # Chain with one rule, commented alike, for broadcasts, and for packets to an
 # address that has sent the VM nothing: switches may flood these, and the
 # controller cannot know which hosts they reach.
@@ -41,6 +44,8 @@ FIXED = (*CONTROL, STRANGERS)
 REACHED, _MOST_REACHED, _REACHED_S = 'reached', 131072, 4
 REACHING = 'reaching'
 _REACHING_LIMIT = 'limit rate 96/second burst 128 packets'
+# A host routes for all of its VMs.
+_UNKNOWN_REACHING_LIMIT = 'limit rate 1024/second burst 1024 packets'
 # Maps of the datagrams whose later fragments are awaited, with room for 85
 # ports at the limit that each of them has in the set.
 FRAGMENTS = ('frag4', 'frag6')
@@ -59,6 +64,12 @@ MOST_PEERS, _PEERS_S = 256, 300
 # Each packet keeps its sender's in this set and in the next, also where
 # somebody fills them with others.
 NEAR, _MOST_NEAR, _NEAR_S = 'near', 1024, 300
+_MOST_NEAR_UPLINK = 65536
+# Source addresses of Neutron's distributed routers: they never hear of those
+# that they send to, which Neutron tells them.
+_IS_DVR = 'ether saddr & ff:ff:ff:00:00:00 == fa:16:3f:00:00:00'
+# Open vSwitch watches its tunnels by short packets inside of them.
+_BFD = 'udp dport 3784 meta length <= 80 limit rate 2000/second'
 # Set of each port: Ethernet addresses that sent the VM TCP data, which it may
 # acknowledge.
 OWED, _OWED_S = 'owed', 4
@@ -140,14 +151,14 @@ class Hook:
             f'ether_addr; size {_MOST_REACHED}; timeout {_REACHED_S}s; '
             'flags dynamic,timeout; }',
             *(f'add chain {TABLE} {name}' for name in (
-                *CONTROL, 'classify', 'unmanaged', STRANGERS)),
+                *CONTROL, 'classify', 'unmanaged', 'unknown', STRANGERS)),
             *(f'add rule {TABLE} {name} meta length <= {_CONTROL_BYTES} '
               f'{condition} meta priority set {self.dev} map '
               f'@{self.map_name("control")} comment "{name}"'
               for name, condition in zip(CONTROL, (
                   _without_data4(), _without_data6()))),
-            f'add rule {TABLE} {STRANGERS} meta priority set {self.dev} map '
-            f'@{self.map_name("others")} comment "{STRANGERS}"',
+            f'add rule {TABLE} {STRANGERS} {self.to_others(self.dev)} '
+            f'comment "{STRANGERS}"',
             self.set_unmanaged(False)])
 
     def rules(self, entries: Iterable[base.Entry]) -> tuple[RuleName, ...]:
@@ -176,19 +187,37 @@ class Hook:
             in the set; where a port is at its limit there, packets to further
             ones get the class of ``others``.
         """
-        key = f'{self.dev} . ether daddr'
+        return ''.join(
+            self._unmanaged(chain, dev, limit, names[follows])
+            for chain, dev, limit, names in (
+                ('unmanaged', self.dev, _REACHING_LIMIT, UNMANAGED),
+                ('unknown', 'oif', _UNKNOWN_REACHING_LIMIT, UNKNOWN)))
+
+    def _unmanaged(self, chain: str, dev: str, limit: str,
+                   names: Iterable[str]) -> str:
+        """Return the commands that replace the rules of one of the chains.
+
+        :param dev: key of the device by which the packets are known.
+        :param limit: rate of new addresses of a device.
+        """
+        key = f'{dev} . ether daddr'
         reached = f'@{self.map_name(REACHED)}'
         rules = {
             'to': f'meta priority set {key} map @{self.map_name("to")} return',
             'known': f'{key} {reached} return',
             'seen': f'{_IS_UNICAST} update @{self.map_name(REACHING)} '
-                    f'{{ {self.dev} {_REACHING_LIMIT} }} '
-                    f'add {reached} {{ {key} }} return',
-            'others': f'goto {STRANGERS}',
+                    f'{{ {dev} {limit} }} add {reached} {{ {key} }} return',
+            'others': self.to_others(dev),
             **{name: f'jump {name}' for name in CONTROL}}
-        return '\n'.join([f'flush chain {TABLE} unmanaged', *(
-            f'add rule {TABLE} unmanaged {rules[name]} comment "{name}"'
-            for name in UNMANAGED[follows])]) + '\n'
+        return '\n'.join([f'flush chain {TABLE} {chain}', *(
+            f'add rule {TABLE} {chain} {rules[name]} comment "{name}"'
+            for name in names)]) + '\n'
+
+    def to_others(self, dev: str) -> str:
+        """Return the statement that puts a packet into the class for all
+        destinations that cannot be followed.
+        """
+        return f'meta priority set {dev} map @{self.map_name("others")}'
 
     def _rule(self, kind: str) -> str:
         """Return the rule that looks packets of a kind up in their map."""
@@ -365,9 +394,8 @@ def port_chain(hook: Hook, dev: str, ifindex: int, minor: int) -> str:
     near, owed = f'{NEAR}_{ifindex}', f'{OWED}_{ifindex}'
     is_own = f'meta priority {own}'
     return ''.join((
-        *(f'add set {TABLE} {name} {{ type ether_addr; size {_MOST_NEAR}; '
-          f'timeout {kept_s}s; flags dynamic,timeout; }}\n'
-          for name, kept_s in ((near, _NEAR_S), (owed, _OWED_S))),
+        _near_set(near, _MOST_NEAR, _NEAR_S),
+        _near_set(owed, _MOST_NEAR, _OWED_S),
         *(f'add set {TABLE} {name} {{ type {kind}; size {MOST_PEERS}; timeout '
           f'{_PEERS_S}s; flags dynamic,timeout; counter; }}\n'
           for name, (kind, _) in kinds),
@@ -389,22 +417,46 @@ def port_chain(hook: Hook, dev: str, ifindex: int, minor: int) -> str:
                 f'goto {STRANGERS}', f'{is_own} goto unmanaged')))
 
 
-def uplink_chain(hook: Hook, dev: str, ifindex: int) -> str:
+def uplink_chain(hook: Hook, dev: str, ifindex: int, learns: bool) -> str:
     """Return the commands that tell the host's packets at an uplink from those
-    that came by unknown ports.
+    that came by unknown ports, which are limited by destination.
 
     Packets in a class, also in one of another program, stay there.
+
+    :param learns: see :class:`edge_module.classify.classified.Exit`.
     """
-    return _hooked(
-        _chain_name(dev, ifindex, UPLINK_CHAIN), 'egress', dev,
-        'meta priority & 0xffff0000 != 0 accept',
-        f'meta priority set {classid(minors.UNKNOWN)}',
-        f'meta priority set oif . ether saddr map @{hook.map_name("home")}')
+    near = f'{NEAR}_{ifindex}'
+    return ''.join((
+        _near_set(near, _MOST_NEAR_UPLINK, _NEAR_S) + _hooked(
+            _chain_name(dev, ifindex, FROM_CHAIN), 'ingress', dev,
+            f'update @{near} {{ ether saddr }}') if learns else '',
+        _hooked(
+            _chain_name(dev, ifindex, UPLINK_CHAIN), 'egress', dev,
+            'meta priority & 0xffff0000 != 0 accept',
+            f'meta priority set oif . ether saddr map @{hook.map_name("home")}'
+            ' accept', f'{_BFD} accept',
+            f'meta priority set {classid(minors.UNKNOWN)}',
+            *((f'ether daddr @{near} goto unknown',
+               f'{_IS_UNICAST} {_IS_DVR} goto unknown') if learns else
+              (f'{_IS_UNICAST} goto unknown',)),
+            hook.to_others('oif'))))
 
 
-def delete_uplink_chain(hook: Hook, dev: str, ifindex: int) -> str:
-    """Return the command that deletes the chain of an uplink."""
-    return f'delete chain {TABLE} {_chain_name(dev, ifindex, UPLINK_CHAIN)}\n'
+def delete_uplink_chain(hook: Hook, dev: str, ifindex: int, learns: bool
+                        ) -> str:
+    """Return the commands that delete the chains of an uplink, and its set."""
+    found = f'delete chain {TABLE} {_chain_name(dev, ifindex, UPLINK_CHAIN)}\n'
+    if learns:
+        found += (f'delete chain {TABLE} '
+                  f'{_chain_name(dev, ifindex, FROM_CHAIN)}\n'
+                  + delete_sets([f'{NEAR}_{ifindex}']))
+    return found
+
+
+def _near_set(name: str, most: int, kept_s: int) -> str:
+    """Return the command that adds a set of Ethernet addresses seen lately."""
+    return (f'add set {TABLE} {name} {{ type ether_addr; size {most}; timeout '
+            f'{kept_s}s; flags dynamic,timeout; }}\n')
 
 
 def _hooked(chain: str, hook: str, dev: str, *rules: str) -> str:

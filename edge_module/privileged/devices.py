@@ -9,7 +9,7 @@ from typing import NamedTuple
 from edge_module.privileged import kernel_calls as kernel
 from edge_module.qdisc import wire
 
-_IFLA_ADDRESS = 1
+_IFLA_ADDRESS, _IFLA_IFNAME = 1, 3
 _IFLA_MASTER, _IFLA_LINKINFO = 10, 18
 _ETHERNET_BYTES = 6
 _INFO_KIND, _INFO_DATA, _INFO_SLAVE_KIND = 1, 2, 4
@@ -19,6 +19,7 @@ _IFLA_PHYS_PORT_NAME = 38
 
 _REPRESENTOR = re.compile(r'(?:c\d+)?pf\d+vf\d+')
 _SWITCHES = ('openvswitch', 'bridge')
+_TUNNELS = ('geneve', 'vxlan', 'gretap', 'ip6gretap', 'erspan', 'ip6erspan')
 
 
 class Device(NamedTuple):
@@ -55,6 +56,22 @@ class Device(NamedTuple):
         return self.master_kind in _SWITCHES and (
             self.is_tap or self.kind == 'veth' or self.is_representor)
 
+    @property
+    def is_tunnel(self) -> bool:
+        """Whether it is a port by which a switch encapsulates packets."""
+        return self.master_kind in _SWITCHES and self.kind in _TUNNELS
+
+
+class OfHost(NamedTuple):
+    """Devices that no VM is behind.
+
+    :ivar macs: Ethernet addresses of all of them.
+    :ivar tunnels: name, index and kind of each tunnel of a switch.
+    """
+
+    macs: frozenset[str]
+    tunnels: frozenset[tuple[str, int, str]]
+
 
 def ifindex(dev: str) -> int:
     """Return the index of a device, 0 without one."""
@@ -64,16 +81,21 @@ def ifindex(dev: str) -> int:
         return 0
 
 
-def host_macs() -> frozenset[str]:
-    """Read the Ethernet addresses of all devices that no VM is behind."""
-    found = set()
+def of_host() -> OfHost:
+    """Read the devices that no VM is behind."""
+    macs, tunnels = set(), set()
     for answer in kernel.tc_dump(wire.link(wire.RTM_GETLINK, 0)):
-        address = dict(wire.attrs(answer, wire.IFINFOMSG.size)).get(
-            _IFLA_ADDRESS, b'')
-        if (len(address) == _ETHERNET_BYTES and any(address)
-                and not read(answer).is_port):
-            found.add(address.hex(':'))
-    return frozenset(found)
+        found = read(answer)
+        if found.is_port:
+            continue
+        shown = dict(wire.attrs(answer, wire.IFINFOMSG.size))
+        address = shown.get(_IFLA_ADDRESS, b'')
+        if len(address) == _ETHERNET_BYTES and any(address):
+            macs.add(address.hex(':'))
+        if found.is_tunnel:
+            tunnels.add((shown[_IFLA_IFNAME].rstrip(b'\0').decode(),
+                         wire.IFINFOMSG.unpack_from(answer)[2], found.kind))
+    return OfHost(frozenset(macs), frozenset(tunnels))
 
 
 def look(dev: str) -> Device | None:
@@ -102,3 +124,9 @@ def may_be_port(dev: str) -> bool:
     """Return whether a device exists and can be a VM's port."""
     found = look(dev)
     return found is not None and found.is_port
+
+
+def is_tunnel(dev: str) -> bool:
+    """Return whether a device exists and is a tunnel of a switch."""
+    found = look(dev)
+    return found is not None and found.is_tunnel

@@ -246,10 +246,14 @@ class DetachPort(_NftOperation, frozen=True):
 
 
 class AttachUplink(_NftOperation, frozen=True):
-    """Tell the host's packets at an uplink from those of unknown ports."""
+    """Tell the host's packets at an uplink from those of unknown ports.
+
+    :ivar learns: whether to note who sends what arrives there.
+    """
 
     dev: Device
     ifindex: IfIndex
+    learns: bool
     build = staticmethod(nft_text.uplink_chain)
 
 
@@ -258,6 +262,7 @@ class DetachUplink(_NftOperation, frozen=True):
 
     dev: Device
     ifindex: IfIndex
+    learns: bool
     build = staticmethod(nft_text.delete_uplink_chain)
 
 

@@ -93,10 +93,10 @@ class Owned:
 
     def check_nft(self, hook: operations.HookName,
                   changes: Sequence[operations.NftOperation]) -> None:
-        """Check that changes attach VM ports or the uplinks only.
+        """Check that changes attach VM ports, tunnels or the uplinks only.
 
         :raises operations.Refused: for a device that is neither a port of a
-            VM, at ingress, nor an uplink, at egress.
+            VM, at ingress, nor a tunnel or an uplink, at egress.
         """
         for change in changes:
             if not isinstance(change, (operations.AttachPort,
@@ -104,7 +104,8 @@ class Owned:
                 continue
             is_uplink = change.dev in (self.uplink_dev, *self.further)
             if devices.ifindex(change.dev) != change.ifindex or not (
-                    is_uplink if isinstance(change, operations.AttachUplink)
+                    is_uplink or devices.is_tunnel(change.dev)
+                    if isinstance(change, operations.AttachUplink)
                     else change.dev == self.uplink_dev if hook == 'egress'
                     else not is_uplink and devices.may_be_port(change.dev)):
                 raise operations.Refused(

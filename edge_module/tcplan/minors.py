@@ -32,7 +32,9 @@ FIRST_PORT, N_PORTS = 0x7000, 0x1000
 UPLINK_CONTROL = 0x9000
 # Classes of unmanaged traffic by destination host: 64, with a child per port.
 # The kernel reserves the minor 0xffff, which no child has.
-_FIRST_LIMIT, _LIMIT_BITS, _LIMIT_PORTS = 0xc000, 8, 254
+_FIRST_LIMIT, _LIMIT_BITS, _LIMIT_PORTS = 0xc000, 8, 253
+# Child of all packets of ports that the agent does not know.
+UNKNOWN_SEAT = _LIMIT_PORTS + 1
 
 
 def of_ports(ifindexes: Iterable[int]) -> dict[int, int]:
@@ -70,7 +72,7 @@ def of_limit(slot: int) -> int:
 
 
 def seats(ifindexes: Iterable[int]) -> dict[int, int]:
-    """Give each port of a host a number from 1 to 254 for limited classes.
+    """Give each port of a host a number from 1 to 253 for limited classes.
 
     See :func:`of_limited`.
     """
@@ -99,7 +101,7 @@ def of_limited(slot: int, seat: int) -> int:
     """Return the minor of a VM port's unmanaged traffic to one limited host.
 
     :param slot: slot of the host; see :func:`of_limit`.
-    :param seat: seat of the port; see :func:`seats`.
+    :param seat: seat of the port; see :func:`seats` and :data:`UNKNOWN_SEAT`.
     """
     return of_limit(slot) | seat
 

@@ -220,7 +220,8 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
         for item in _limit_classes(
                 policy.unmanaged, 2.0 ** n_past,
                 model.whole_bps(policy.default_rate_bps),
-                base, settings, minors.seats(ports).values(),
+                base, settings,
+                (minors.UNKNOWN_SEAT, *minors.seats(ports).values()),
                 early_bps):
             tree[item.minor] = item
     classes = (_shared(policy.classes, link_bps) if n_past

@@ -104,6 +104,8 @@ class Bed:
         self.prefix = run_name.another()
         self.namespaces = []
         self.vms = []
+        #: VMs that :meth:`write_ports` leaves out.
+        self.unknown = set()
         self.core = f'{self.prefix}core'
         self.hosts = [f'h{index + 1}' for index in range(hosts)]
         try:
@@ -192,7 +194,8 @@ class Bed:
         return name
 
     def write_ports(self, host, path):
-        rows = [vm.port() for vm in self.vms if vm.host == host]
+        rows = [vm.port() for vm in self.vms
+                if vm.host == host and vm not in self.unknown]
         path = pathlib.Path(path)
         fresh = path.with_suffix('.new')
         fresh.write_text(json.dumps({'ports': rows}))

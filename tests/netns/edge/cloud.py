@@ -86,6 +86,15 @@ class Cloud:
         beds.run('ip', 'route', 'replace', '192.168.9.0/24', 'dev', 'eth0',
                  netns=vm.netns)
 
+    def know(self, vm, is_known=True):
+        """Let the edge module of its host know of a VM, or no longer."""
+        if is_known:
+            self.bed.unknown.discard(vm)
+        else:
+            self.bed.unknown.add(vm)
+        self.edges[self.bed.hosts.index(vm.host)].update_ports()
+        time.sleep(2)
+
     def start_coflow(self):
         """Its VMs run from now on; when its sender has a class for it."""
         self.place('a', (self.member, self.sink), _LONG)

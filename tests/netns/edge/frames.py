@@ -123,7 +123,7 @@ def send_all(vm, packets):
     beds.in_netns(vm.netns, body_of_thread)
 
 
-def sweep(vm, count, back_to=None):
+def sweep(vm, count, back_to=None, source=b'\x02\0\0\0\0\x09'):
     """One frame to each of so many addresses that nobody has.
 
     :param back_to: a VM to which a frame is sent from each of them instead.
@@ -133,7 +133,7 @@ def sweep(vm, count, back_to=None):
             sock.bind(('eth0', 0))
             for number in range(count):
                 nobody = b'\x02\x01\0\0' + number.to_bytes(2, 'big')
-                sock.send((nobody + b'\x02\0\0\0\0\x09' if back_to is None
+                sock.send((nobody + source if back_to is None
                            else bytes.fromhex(back_to.mac.replace(':', ''))
                            + nobody) + b'\x88\xb5' + bytes(100))
 

@@ -123,7 +123,7 @@ class Maker:
             lambda: ['AttachPort', *self.port(), self.minor()],
             lambda: ['DetachPort', *self.port()],
             lambda: [self.choice(('AttachUplink', 'DetachUplink')),
-                     *self.port()],
+                     *self.port(), self.choice((True, False))],
             lambda: ['DeleteSet', self.choice(TEXTS)],
             lambda: [self.choice(TEXTS)]))()
 

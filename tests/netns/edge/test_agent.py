@@ -249,7 +249,7 @@ def test_ports_file_is_followed(site):
     edge.ports.write_text('{"ports": []}')
     controller.wait_report(lambda r: r['ports'] == []
                            and r['health'] == 'ok')
-    assert 'hook ingress' not in edge.nft()
+    assert 'dev_' not in edge.nft()
     assert a.ip not in edge.nft()
 
 

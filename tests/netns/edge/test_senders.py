@@ -104,6 +104,63 @@ def test_other_destinations_are_not_limited(site):
     assert limited < 2e6 and free > 20e6
 
 
+def _unknown(edge, vm):
+    """Have the edge module know all ports but one."""
+    edge.bed.vms.remove(vm)
+    edge.set_ports()
+    edge.bed.vms.append(vm)
+
+
+def _sent_bps(edge, minor, for_s=1.5):
+    before, from_s = edge.stats(), time.monotonic()
+    time.sleep(for_s)
+    return 8 * (edge.stats()[minor].sent_bytes - before[minor].sent_bytes) / (
+        time.monotonic() - from_s)
+
+
+@real_time
+@pytest.mark.parametrize('kind', [None, 'vxlan', 'geneve'])
+def test_an_unknown_port_is_limited_too(make_bed, edge_of, kind):
+    """What it sends to others than the limited host is not."""
+    bed = make_bed(2)
+    floods.address_hosts(bed)
+    bridge = 'brv' if kind is None else bed.add_segment('net', kind)
+    if bridge is None:
+        pytest.skip(f'the kernel has no {kind}')
+    hostile, sink, free = (bed.add_vm(host, bridge=bridge)
+                           for host in ('h1', 'h2', 'h2'))
+    edge = edge_of(bed, 'h1', link_bps=100e6)
+    _unknown(edge, hostile)
+    edge.set_policy(policies.PolicyBuilder('h1', 100e6).limit(
+        5e6, [sink]).build())
+    limit, whole = (minors.of_limited(1, minors.UNKNOWN_SEAT), minors.UNKNOWN)
+    for vm, least_bps, most_bps, minor in (
+            (sink, 4e6, 5.5e6, limit), (free, 15e6, 100e6, whole)):
+        beds.Flow(hostile, vm, size_bytes=1000).close_now()
+        with floods.udp(hostile, vm.ip, 1300, 30e6):
+            time.sleep(0.3)
+            assert least_bps < _sent_bps(edge, minor) < most_bps
+    assert {sink.mac, free.mac} & _destinations(edge) == {free.mac}
+
+
+def test_unknown_ports_and_strangers(site):
+    """Broadcasts and packets to nobody share a class; distributed routers,
+    whose peers answer by other addresses, have their destinations followed.
+    """
+    bed, edge, member, sink, elsewhere, hostile = site
+    _unknown(edge, hostile[0])
+    _limited(edge, None)
+    others = minors.of_limited(0, minors.UNKNOWN_SEAT)
+    before = edge.stats()[others].sent_packets
+    frames.send(hostile[0], (0x88B5, bytes(400)), 20)
+    frames.sweep(hostile[0], 100)
+    beds.wait_for(lambda: edge.stats()[others].sent_packets >= before + 120,
+                  10, 'strangers')
+    assert not _destinations(edge)
+    frames.sweep(hostile[0], 100, source=b'\xfa\x16\x3f\0\0\1')
+    beds.wait_for(lambda: len(_destinations(edge)) == 100, 4, 'the router')
+
+
 def test_destinations_are_named_and_forgotten(site):
     bed, edge, member, sink, elsewhere, hostile = site
     _limited(edge, None)

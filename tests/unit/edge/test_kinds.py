@@ -55,14 +55,18 @@ def test_a_tap_is_no_tunnel(kind, data, is_tap):
 
 def test_addresses_of_the_host_are_those_of_ethernet_devices(monkeypatch):
     """Not the loopback's, which is of zeros, a tunnel's of four bytes, nor
-    that of a VM's tap.
+    that of a VM's tap. Tunnels of the host itself are no switch's.
     """
     tap = 18, wire.attr(1, b'tun\0') + wire.attr(2, wire.attr(3, b'\2'))
     monkeypatch.setattr(devices.kernel, 'tc_dump', lambda asked: [
         _answer((1, bytes(6))), _answer((1, b'\x02\0\0\0\xab\1')),
         _answer((1, b'\x0a\0\0\1')), _answer(),
-        _answer((1, b'\x02\0\0\0\xab\2'), tap)])
-    assert devices.host_macs() == {'02:00:00:00:ab:01'}
+        _answer((1, b'\x02\0\0\0\xab\2'), tap),
+        _answer((3, b'vx0\0'), (10, b'\2\0\0\0'), (18, wire.attr(
+            1, b'vxlan\0') + wire.attr(4, b'bridge\0'))),
+        _answer((3, b'vx1\0'), (18, wire.attr(1, b'vxlan\0')))])
+    assert devices.of_host() == devices.OfHost(
+        frozenset({'02:00:00:00:ab:01'}), frozenset({('vx0', 0, 'vxlan')}))
 
 
 def test_a_device_is_asked_for_by_its_number(monkeypatch):

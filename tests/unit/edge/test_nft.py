@@ -71,7 +71,10 @@ def _listing(elements=(), rules=(), devs=('dev_1_lo', 'towards_1_lo'),
               for name in fixed),
             *({'rule': {'chain': 'unmanaged', 'comment': name}}
               for name in unmanaged),
-            *({'chain': {'name': name}} for name in devs),
+            *({'rule': {'chain': 'unknown', 'comment': name}}
+              for name in unmanaged if 'to' in unmanaged
+              and name not in nft_text.CONTROL),
+            *({'chain': {'name': name}} for name in ('unknown', *devs)),
             *({'rule': {'chain': name, 'comment': comment}}
               for name in devs if name.startswith('dev_')
               for comment in ('', own)),
@@ -227,8 +230,9 @@ def test_table_that_follows_by_half_is_replaced():
 
 def test_packets_of_the_host_are_told_at_the_uplink():
     """Those that are in a class stay there; what stands is left alone."""
+    uplink = base.Exit('eth1', 2, True)
     table = base.Table(LO, maps={'home': {base.MapKey(2, MAC): 2}},
-                       uplinks=frozenset({('eth1', 2)}))
+                       uplinks=frozenset({uplink}))
     kernel = _Kernel(*_listing())
     classifier = nft.NftClassifier(kernel)
     classifier.replace(table)
@@ -238,17 +242,48 @@ def test_packets_of_the_host_are_told_at_the_uplink():
             and 'add chain netdev virtco uplink_2_eth1 { type filter hook '
             'egress device "eth1" priority 0; }\n'
             f'{rule}meta priority & 0xffff0000 != 0 accept\n'
-            f'{rule}meta priority set 7000:6\n'
-            f'{rule}meta priority set oif . ether saddr map @ingress_home\n'
-            in text)
+            f'{rule}meta priority set oif . ether saddr map @ingress_home '
+            'accept\n' in text)
     assert classifier.replace(table) == 0 and len(kernel.commands) == 1
-    standing = nft.NftClassifier(_Kernel(*_listing(devs=(
-        'dev_1_lo', 'towards_1_lo', 'uplink_2_eth1')))).dump()
-    assert standing.uplinks == {('eth1', 2)} and standing.is_whole
+    devs = 'dev_1_lo', 'towards_1_lo', 'uplink_2_eth1', 'from_2_eth1'
+    sets = 'peers4_1', 'peers6_1', 'near_1', 'owed_1', 'near_2'
+    standing = nft.NftClassifier(_Kernel(*_listing(
+        devs=devs, sets=sets))).dump()
+    assert standing.uplinks == {uplink} and standing.is_whole
+    assert standing.strays == ()
+    assert nft.NftClassifier(_Kernel(*_listing(
+        devs=devs[:3], sets=sets))).dump().uplinks == {
+            uplink._replace(learns=False)}
     classifier.replace(base.Table(LO))
     assert kernel.commands[1] == (
         f'delete element netdev virtco ingress_home {{ 2 . {MAC} }}\n'
-        'delete chain netdev virtco uplink_2_eth1\n')
+        'delete chain netdev virtco uplink_2_eth1\n'
+        'delete chain netdev virtco from_2_eth1\n'
+        'delete set netdev virtco near_2\n')
+
+
+@pytest.mark.parametrize('learns', [True, False])
+def test_unknown_ports_are_limited_by_destination(learns):
+    """Those to whom nobody near is sent to share a class, where it is known
+    who is near. Distributed routers do not hear of those that they send to.
+    """
+    kernel = _Kernel(*_listing())
+    nft.NftClassifier(kernel).replace(base.Table(
+        LO, maps={'to': {base.MapKey(2, MAC): 0xc1fe},
+                  'others': {base.MapKey(2): 0xc0fe}},
+        uplinks=frozenset({base.Exit('eth1', 2, learns)})))
+    text, = kernel.commands
+    rule = 'add rule netdev virtco uplink_2_eth1 '
+    unicast = 'ether daddr & 01:00:00:00:00:00 == 00:00:00:00:00:00'
+    assert text.endswith(f'{rule}meta priority set 7000:6\n' + (
+        f'{rule}ether daddr @near_2 goto unknown\n{rule}{unicast} ether saddr '
+        '& ff:ff:ff:00:00:00 == fa:16:3f:00:00:00 goto unknown\n' if learns
+        else f'{rule}{unicast} goto unknown\n')
+        + f'{rule}meta priority set oif map @ingress_others\n')
+    assert ('from_2_eth1 update @near_2 { ether saddr }' in text) == learns
+    assert ('update @ingress_reaching { oif limit rate 1024/second burst 1024 '
+            'packets } add @ingress_reached { oif . ether daddr } return'
+            in text)
 
 
 def test_control_packets_have_their_class():
@@ -459,6 +494,7 @@ class _AtUplink(_Kernel):
             for name in nft_text.FIXED), *(
             {'rule': {'chain': 'unmanaged', 'comment': name}}
             for name in nft_text.CONTROL),
+            {'chain': {'name': 'unknown'}},
             *({'set': {'name': f'egress_{name}'}}
               for name in nft_text.SETS),
             {'chain': {'name': 'dev_1_lo'}},

@@ -378,9 +378,10 @@ def test_other_devices_are_not_hooked(ports, hook, dev, ifindex):
     ('tap4', 4), ('eth7', 7), ('lo', UPLINK + 1)])
 def test_the_host_is_told_at_uplinks_alone(ports, dev, ifindex):
     checks = owned.Owned('lo', ['eth7'] * (dev == 'lo'))
-    checks.check_nft('ingress', [operations.AttachUplink('lo', UPLINK)])
+    checks.check_nft('ingress', [operations.AttachUplink('lo', UPLINK, True)])
     with pytest.raises(operations.Refused, match=f'AttachUplink.*{dev}'):
-        checks.check_nft('ingress', [operations.AttachUplink(dev, ifindex)])
+        checks.check_nft('ingress', [operations.AttachUplink(
+            dev, ifindex, True)])
 
 
 @pytest.mark.parametrize('device, is_port', [

@@ -284,8 +284,9 @@ def test_a_port_that_reaches_many_leaves_others_their_places(enforcer):
 
 def test_a_report_names_link_and_ports(conf, enforcer, tmp_path,
                                        monkeypatch):
-    monkeypatch.setattr(devices, 'host_macs',
-                        lambda: frozenset({'02:00:00:00:00:09'}))
+    monkeypatch.setattr(devices, 'of_host', lambda: devices.OfHost(
+        frozenset({'02:00:00:00:00:09'}), frozenset()))
+    enforcer.forget()
     conf.set_override('link_ingress_bps', 1e9, 'edge')
     conf.set_override('link_margin', 0.5, 'edge')
     found = reporter(conf, enforcer, state.StateDir(str(tmp_path)))

@@ -11,6 +11,7 @@ import pytest
 from edge_module import edge_options as edge_conf
 from edge_module import kept_state as state
 from edge_module import reporting as report
+from edge_module.privileged import devices
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
@@ -23,7 +24,9 @@ def make(tmp_path, interval_s=0.05):
     conf([])
     conf.set_override('report_interval_s', interval_s, 'edge')
     enforcer = types.SimpleNamespace(
-        host_macs={'02:00:00:00:00:09', '02:00:00:00:00:08'},
+        host=devices.OfHost(
+            frozenset({'02:00:00:00:00:09', '02:00:00:00:00:08'}),
+            frozenset()),
         lock=threading.RLock(), link_bps=1e9, noted_ports=tuple,
         observe=lambda stats, now_s: None,
         stats=lambda: {minors.LINK: wire.ClassStats(sent_bytes=700)},

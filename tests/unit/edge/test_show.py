@@ -72,8 +72,9 @@ def test_every_class_is_named_in_the_order_of_the_policy():
     found = show.rows(policy, PORTS, snapshot(tree), snapshot(tree), 1.0)
     assert [row[1] for row in found] == [
         'link', 'host (default)', 'unmanaged', '  from unknown ports',
-        '  from tap0', '  to others', '    from tap0', '  to h1',
-        '    from tap0', 'control packets', '  seen at the uplink',
+        '  from tap0', '  to others', '    from tap0',
+        '    from unknown ports', '  to h1', '    from tap0',
+        '    from unknown ports', 'control packets', '  seen at the uplink',
         '  from tap0', 'sort', '  to h2', '  to h3', 'c32']
 
 

@@ -92,11 +92,20 @@ def test_an_entry_of_a_port_says_which_and_others_say_none():
 
 
 def test_the_host_is_told_by_its_addresses_at_each_uplink():
-    table = base.build_table(test_tcplan.policy([]), [], {
-        ('eth1', 3): ['m1', 'm2'], ('eth2', 4): ['m1']})
-    assert table.uplinks == {('eth1', 3), ('eth2', 4)} and not table.hooks
+    """Tunnels have none; unknown ports are limited at each."""
+    home = {base.Exit('eth1', 3, True): ['m1', 'm2'],
+            base.Exit('eth2', 4, True): ['m1'],
+            base.Exit('vxlan0', 5, True): []}
+    table = base.build_table(dataclasses.replace(
+        test_tcplan.policy([]), unmanaged=edge_policy.Unmanaged(1e6, ('m0',))),
+        [], home)
+    assert table.uplinks == home.keys() and not table.hooks
     assert table.maps['home'] == dict.fromkeys(
         [base.MapKey(3, 'm1'), base.MapKey(3, 'm2'), base.MapKey(4, 'm1')], 2)
+    assert table.maps['to'] == {
+        base.MapKey(ifindex, 'm0'): 0xc0fe for ifindex in (3, 4, 5)}
+    assert table.maps['others'] == {
+        base.MapKey(ifindex): 0xc0fe for ifindex in (3, 4, 5)}
 
 
 def test_limits_are_by_port_and_destination():

@@ -269,7 +269,8 @@ def test_limited_destinations_share_what_unmanaged_traffic_has():
         inner = tree[minors.of_limit(slot)]
         leaves = [item for item in tree.values()
                   if item.parent == inner.minor]
-        assert len(leaves) == 3 and inner.parent == minors.UNMANAGED
+        # A port each, and one for all ports that are not known.
+        assert len(leaves) == 4 and inner.parent == minors.UNMANAGED
         assert {item.ceil_bps for item in (inner, *leaves)} == {ceil_bps}
         assert all(minors.limit_of(item.minor) == slot for item in leaves)
     assert model.guaranteed_bps(tree) == model.guaranteed_bps(bare)
@@ -282,7 +283,8 @@ def test_limited_destinations_share_what_unmanaged_traffic_has():
 def test_minors_of_limits_are_of_nobody_else():
     used = [minors.of_limit(slot) for slot in range(64)] + [
         minors.of_limited(slot, seat)
-        for slot in range(64) for seat in minors.seats(range(254)).values()]
+        for slot in range(64) for seat in (
+            minors.UNKNOWN_SEAT, *minors.seats(range(253)).values())]
     assert len(set(used)) == 64 * 255 and max(used) < 0xffff
     assert not any(map(minors.is_control, used))
 
@@ -456,10 +458,10 @@ def test_which_minor_is_of_what():
         0x7001, 0xc001, 0xc000, 0x10)] == [True, True, False, False]
 
 
-@given(st.sets(st.integers(1, 9999), max_size=254), st.integers(10000, 19999))
+@given(st.sets(st.integers(1, 9999), max_size=253), st.integers(10000, 19999))
 def test_ports_share_no_place_and_keep_theirs(ifindexes, later):
     """Indexes that differ by a multiple of the places share nothing."""
-    for number, every in ((minors.seats, range(1, 255)),
+    for number, every in ((minors.seats, range(1, 254)),
                           (minors.of_ports, range(0x7001, 0x8000))):
         places = number(ifindexes)
         assert len(set(places.values())) == len(places) == len(ifindexes)
@@ -468,9 +470,9 @@ def test_ports_share_no_place_and_keep_theirs(ifindexes, later):
 
 
 def test_the_first_free_seat_after_a_ports_own_is_taken():
-    assert minors.seats([4, 258, 5, 253, 507]) == {
-        4: 4, 5: 5, 253: 253, 258: 6, 507: 254}
-    assert minors.seats(range(1, 256))[255] == 1
+    assert minors.seats([4, 257, 5, 252, 505]) == {
+        4: 4, 5: 5, 252: 252, 257: 6, 505: 253}
+    assert minors.seats(range(1, 255))[254] == 1
     # Ports of a host that made thousands before.
     assert minors.of_ports([5, 4100, 8195, 4101]) == {
         5: 0x7005, 4100: 0x7006, 4101: 0x7007, 8195: 0x7008}
@@ -512,7 +514,8 @@ def test_early_packets_raise_the_limit_of_their_host_alone():
     tree = shape.build_tree(wanted, LINK_BPS, ports=[4],
                             early_bps={minors.of_limit(1): 3e6,
                                        minors.of_limit(7): 1e6})
-    changed = {minors.of_limit(1), minors.of_limited(1, 4)}
+    changed = {minors.of_limit(1), *(
+        minors.of_limited(1, seat) for seat in (4, minors.UNKNOWN_SEAT))}
     assert {minor for minor in tree if tree[minor] != usual[minor]} == changed
     for minor in changed:
         assert tree[minor] == dataclasses.replace(usual[minor], ceil_bps=7e6)
