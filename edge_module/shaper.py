@@ -14,6 +14,7 @@ from oslo_log import log as logging
 from edge_module import early_packets
 from edge_module import kernel_events
 from edge_module.classify import classified as classify
+from edge_module.privileged import devices
 from edge_module.qdisc import htb
 from edge_module.qdisc import htb_tree as edge_tree
 from edge_module.qdisc import wire
@@ -218,9 +219,9 @@ class Shaper:
         :param changes: kernel changes of others since the last call.
         """
         with self.lock:
-            devices, seen = changes.devices, self._seen_link
-            return (devices is None
-                    or seen is not None and seen[0] in devices
+            others, seen = changes.devices, self._seen_link
+            return (others is None
+                    or seen is not None and seen[0] in others
                     or changes.links and self._link() != seen
                     or changes.tables
                     or self.guard is not None and self.guard.was_lost())
@@ -258,10 +259,15 @@ class Shaper:
         """
         counted = {minor: seen.counts for minor, seen in stats.items()
                    if minors.has_turns(minor) or model.is_data(minor)}
+        frames = devices.sent_frames(self.uplink.dev)
         with self.lock:
             is_other = control_turns != self._control_turns
             self._control_turns = control_turns
-            if (self._turns.update(counted, now_s) or is_other) and (
+            are_hidden = (
+                minors.LINK in stats and not self.uplink.is_inside
+                and self._turns.are_hidden(stats[minors.LINK].counts, frames))
+            has_changed = self._turns.update(counted, now_s, are_hidden)
+            if (has_changed or is_other) and (
                     self.policy is not None and self.conflict is None):
                 self.tree.let_leave(self._shape(), now_s + self.grace_s)
 

@@ -4,6 +4,7 @@
 
 import re
 import socket
+import struct
 from typing import NamedTuple
 
 from edge_module.privileged import kernel_calls as kernel
@@ -15,6 +16,7 @@ _ETHERNET_BYTES = 6
 _INFO_KIND, _INFO_DATA, _INFO_SLAVE_KIND = 1, 2, 4
 _IFLA_TUN_TYPE, _IFF_TAP = 3, b'\x02'
 _IFLA_PHYS_PORT_NAME = 38
+_IFLA_STATS64, _SENT_FRAMES = 23, struct.Struct('=8xQ')
 
 
 _REPRESENTOR = re.compile(r'(?:c\d+)?pf\d+vf\d+')
@@ -100,11 +102,26 @@ def of_host() -> OfHost:
 
 def look(dev: str) -> Device | None:
     """Read a device from the kernel; None when it does not exist."""
+    answer = _ask(dev)
+    return None if answer is None else read(answer)
+
+
+def sent_frames(dev: str) -> int:
+    """Return the number of frames that a device sent; 0 without it.
+
+    A card counts the frames that it makes of super-packets.
+    """
+    found = dict(wire.attrs(_ask(dev) or b'', wire.IFINFOMSG.size))
+    sent: int = _SENT_FRAMES.unpack_from(
+        found.get(_IFLA_STATS64, bytes(_SENT_FRAMES.size)))[0]
+    return sent
+
+
+def _ask(dev: str) -> bytes | None:
     try:
-        answer = kernel.ask(wire.link(wire.RTM_GETLINK, ifindex(dev)))
+        return kernel.ask(wire.link(wire.RTM_GETLINK, ifindex(dev)))
     except OSError:
         return None
-    return read(answer)
 
 
 def read(answer: bytes) -> Device:

@@ -11,7 +11,9 @@ does.
 The kernel counts the wire's bytes once per super-packet, although the device
 sends it as many frames: with segments of 88 bytes a class had 1.16 times its
 rate. So super-packets of classes with short frames are cut, those of coflows'
-classes too.
+classes too. The kernel counts no frame at all of a super-packet from a VM's
+tap: where the device sends many more frames than the classes count, and short
+ones, super-packets of all of them are cut until it is known whose they are.
 """
 
 from collections.abc import Mapping
@@ -29,6 +31,9 @@ _LEAST_PACKETS = 200
 _FLOOD_S = 10.0
 # Turns change in these steps, so that few classes are changed.
 _STEPS = 16
+# Longest frames, on average, for which the link's margin is too small where
+# the classes do not count them.
+_SHORT_BYTES = 1000
 
 
 @dataclasses.dataclass(slots=True)
@@ -48,13 +53,28 @@ class PortTurns:
     _before: dict[int, model.Counts] = dataclasses.field(default_factory=dict)
     _floods_until_s: dict[int, float] = dataclasses.field(
         default_factory=dict)
+    # Bytes of all classes, and frames that they did not count.
+    _whole: tuple[int, int] = (0, 0)
 
-    def update(self, counted: Mapping[int, model.Counts], now_s: float
-               ) -> bool:
+    def are_hidden(self, whole: model.Counts, frames: int) -> bool:
+        """Return whether the device sent short frames since the last call
+        that no class counted.
+
+        :param whole: cumulative counters of all classes together.
+        :param frames: frames that the device ever sent.
+        """
+        before = self._whole
+        self._whole = whole.sent_bytes, frames - whole.sent_packets
+        sent_bytes, hidden = map(operator.sub, self._whole, before)
+        return before != (0, 0) and hidden * _SHORT_BYTES > sent_bytes > 0
+
+    def update(self, counted: Mapping[int, model.Counts], now_s: float,
+               are_hidden: bool = False) -> bool:
         """Update the turns from the classes' counters.
 
         :param counted: cumulative counters, by minor.
         :param now_s: any monotonic clock.
+        :param are_hidden: see :meth:`are_hidden`.
         :returns: whether a turn changed.
         """
         turns, before = {}, {}
@@ -67,6 +87,9 @@ class PortTurns:
                     base.sent_packets + base.drops + _LEAST_PACKETS):
                 since = model.Counts(*map(operator.sub, now, base))
                 base, turn = now, self._turn(minor, since, now_s)
+            if are_hidden and turn == 1 and now.sent_bytes > base.sent_bytes:
+                # Cut, its frames are counted; until then it has its turn.
+                base, turn = now, 1 - 1 / _STEPS
             before[minor] = base
             if turn < 1:
                 turns[minor] = turn

@@ -3,10 +3,13 @@
 """Traffic that keeps to no agreement, and what the host sees beside it."""
 
 import contextlib
+import copy
 import ctypes
+import fcntl
 import itertools
 import multiprocessing
 import multiprocessing.sharedctypes
+import os
 import select
 import socket
 import struct
@@ -14,11 +17,14 @@ import threading
 import time
 
 from tests.netns.edge import bed as beds
+from tests.netns.edge import frames
 
 _CLONE_NEWNET = 0x40000000
 _UDP_SEGMENT = 103
 _SO_TIMESTAMPNS = 35
 _PING_ID = 4711
+_TUNSETIFF = 0x400454CA
+_IFF_TAP, _IFF_NO_PI, _IFF_VNET_HDR = 0x2, 0x1000, 0x4000
 _SUPER_PACKET_BYTES = 60_000
 _ANSWER_BYTES = 4096
 _REQUEST_PORT = 7200
@@ -114,6 +120,58 @@ def at_a_rate(netns, address, payload_bytes, rate_bps):
     finally:
         process.kill()
         process.join()
+
+
+@contextlib.contextmanager
+def super_packets(bed, tap, target, segment_bytes, rate_bps):
+    """Send TCP super-packets of short segments by a tap, as a VM does.
+
+    :param tap: of :func:`plug_tap`.
+    :param rate_bps: on the wire, of the segments.
+    """
+    count = 30000 // segment_bytes
+    ethertype, body = frames.ipv4(
+        tap.ip, target.ip, frames.TCP, frames.segment(count * segment_bytes))
+    # struct virtio_net_hdr: checksum and segmentation are left to the host.
+    packet = struct.pack('=BBHHHH', 1, 1, 54, segment_bytes, 34, 16) + (
+        bytes.fromhex((target.mac + tap.mac).replace(':', ''))
+        + ethertype.to_bytes(2, 'big') + body)
+    bits = 8 * count * max(84, segment_bytes + 54 + 24)
+
+    def send():
+        start_s = time.monotonic()
+        for number in itertools.count():
+            time.sleep(max(0, number * bits / rate_bps
+                           - (time.monotonic() - start_s)))
+            os.write(tap.opened, packet)
+
+    process = _fork.Process(target=send, daemon=True)
+    process.start()
+    try:
+        yield
+    finally:
+        process.kill()
+        process.join()
+
+
+def plug_tap(bed, host, like):
+    """Give a VM of a bed a tap as a second port, whose segments are whole.
+
+    :param like: the VM; what it was is another's.
+    """
+    def opened():
+        found = os.open('/dev/net/tun', os.O_RDWR)
+        fcntl.ioctl(found, _TUNSETIFF, struct.pack(
+            '16sH22x', b'tapvm', _IFF_TAP | _IFF_NO_PI | _IFF_VNET_HDR))
+        return found
+
+    tap = copy.copy(like)
+    tap.dev, tap.mac = 'tapvm', '02:00:00:00:08:01'
+    tap.opened = beds.in_netns(bed.ns(host), opened)
+    beds.run('ip', 'link', 'set', 'dev', tap.dev, 'master', 'brv', 'up',
+             netns=bed.ns(host))
+    bed.vms[bed.vms.index(like)] = tap
+    return tap
 
 
 def count_like_ethernet(bed, host, rate_bps):

@@ -123,19 +123,42 @@ def test_small_segments_have_no_more_of_the_wire(make_bed, edge_of, looks):
     beds.run('ip', 'route', 'replace', '10.77.0.0/16', 'dev', 'eth0',
              'advmss', '88', netns=sink.netns)
 
+    flow = beds.Flow(member, sink).start()
+    sent_bps = _arriving_bps(bed, edge, looks)
+    flow.close()
+    assert (sent_bps < 1.05 * rate_bps) == looks, sent_bps
+
+
+def _arriving_bps(bed, edge, looks):
+    """The rate on the wire of the bottleneck after a while."""
     def arrived_bytes():
         shown, = json.loads(beds.run('ip', '-s', '-j', 'link', 'show', 'dev',
                                      'ch2', netns=bed.core))
         sent = shown['stats64']['tx']
         return sent['bytes'] + 24 * sent['packets']
 
-    flow = beds.Flow(member, sink).start()
-    for _ in range(3):
+    for _ in range(4):
         time.sleep(0.4)
         if looks:
             edge.call('observe', edge.stats(), time.monotonic())
     before, from_s = arrived_bytes(), time.monotonic()
     time.sleep(2)
-    sent_bps = 8 * (arrived_bytes() - before) / (time.monotonic() - from_s)
-    flow.close()
-    assert (sent_bps < 1.05 * rate_bps) == looks, sent_bps
+    return 8 * (arrived_bytes() - before) / (time.monotonic() - from_s)
+
+
+@pytest.mark.parametrize('segment_bytes, looks', [
+    (88, True), (88, False), (1448, True)])
+def test_super_packets_of_a_tap_have_no_more_of_the_wire(
+        make_bed, edge_of, segment_bytes, looks):
+    """The kernel counts none of their frames. Whole frames stay uncut."""
+    rate_bps = 10e6
+    bed, edge, member, _, _, sink = _site(make_bed, edge_of, 1e9, rate_bps)
+    tap = floods.plug_tap(bed, 'h1', member)
+    edge.set_ports()
+    with floods.super_packets(bed, tap, sink, segment_bytes, 3 * rate_bps):
+        sent_bps = _arriving_bps(bed, edge, looks)
+    cuts = beds.in_netns(edge.netns, edge.enforcer.desired_tree)[
+        0x11].packet_bytes
+    assert (sent_bps < 1.05 * rate_bps) == (
+        looks or segment_bytes == 1448), sent_bps
+    assert (cuts < 2000) == (looks and segment_bytes == 88)

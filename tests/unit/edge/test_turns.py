@@ -54,6 +54,28 @@ def test_short_frames_have_turns_as_long_on_the_wire():
     assert port.turns == {PORT: 1 / 16}
 
 
+def test_frames_that_nobody_counted_are_looked_for():
+    """All who send are cut, and who sends long frames is left alone."""
+    port, link = _turns(), 0
+    # Frames of 1,514 bytes in super-packets are no harm.
+    for looks, (hidden, are_hidden) in enumerate((
+            (0, False), (660, False), (1000, False), (1001, True))):
+        link += hidden
+        assert port.are_hidden(model.Counts(10 ** 6 * (1 + looks), 500),
+                               500 + link) == are_hidden
+    assert not port.are_hidden(model.Counts(10 ** 6, 400), 9000)
+    idle = minors.FIRST_PORT + 6
+    quiet = {idle: _sent(0, 0), OTHER: model.Counts(10 ** 6, 3),
+             PORT: model.Counts(10 ** 6, 3), 0x11: model.Counts(10 ** 6)}
+    assert not port.update(quiet, 0)
+    assert port.update(quiet, 1, True)
+    assert port.turns == dict.fromkeys((PORT, OTHER, 0x11), 15 / 16)
+    assert port.update({
+        minor: model.Counts(10 ** 6 + size * 1000, 1003)
+        for minor, size in ((PORT, 142), (OTHER, 1514), (0x11, 142))}, 2)
+    assert port.turns == {PORT: 14 / 16, 0x11: turns.FLOOD_TURN}
+
+
 def test_a_class_that_was_made_anew_begins_anew():
     port = _turns()
     port.update({PORT: _sent(1514, 9000, 9000)}, 0)
