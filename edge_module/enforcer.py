@@ -88,7 +88,8 @@ class Enforcer(shaper.Shaper):
             self.host.macs for one in self.uplinks
             if (ifindex := devices.ifindex(one.uplink.dev))} | {
             classify.Exit(dev, ifindex, kind != 'geneve'): ()
-            for dev, ifindex, kind in self.host.tunnels})
+            for dev, ifindex, kind in self.host.tunnels
+            if classify.may_name(dev)})
 
     def sync(self, policy: edge_policy.EdgePolicy | None, n_past: int,
              ports: tuple[classify.VmPort, ...] | None, now_s: float) -> bool:

@@ -128,9 +128,8 @@ class Shaper:
         When MTUs grow, a VM's port may change before the uplink does; a leaf
         drops frames that it cannot cut.
         """
-        return max(filter(None, (self.uplink.frame_bytes(), *(
-            htb.frame_bytes(port.dev) for port in self.ports or ()
-            if port.is_here))))
+        return max(self.uplink.frame_bytes(), htb.frame_bytes(*(
+            port.dev for port in self.ports or () if port.is_here)) or 0)
 
     def sync(self, policy: edge_policy.EdgePolicy | None, n_past: int,
              ports: tuple[classify.VmPort, ...] | None, now_s: float) -> bool:

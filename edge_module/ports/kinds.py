@@ -22,14 +22,12 @@ _DIRECT = ('direct', 'direct-physical', 'accelerator-direct',
            'accelerator-direct-physical')
 
 
-def of_device(dev: str, is_switched: bool) -> tuple[str, ...]:
-    """Return the notes that follow from a port's device; none if absent.
+def of_device(dev: str, found: devices.Device, is_switched: bool
+              ) -> tuple[str, ...]:
+    """Return the notes that follow from a port's device.
 
     :param is_switched: whether the device is known to be a switch's port.
     """
-    found = devices.look(dev)
-    if found is None:
-        return ()
     if found.kind in ('macvtap', 'macvlan'):
         return MACVTAP,
     return tuple(note for note, holds in (

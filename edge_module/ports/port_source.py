@@ -65,17 +65,21 @@ def with_devices(ports: Iterable[classify.VmPort], is_switched: bool = False
     """Return the ports with their present ifindex, 0 without a device, and
     with notes and limits that follow from the device.
     """
-    found = [(port, devices.ifindex(port.dev)) for port in ports]
+    links = devices.links()
+    found = [(port, links.get(port.dev, devices.NONE)) for port in ports]
     try:
-        caps = port_limits.read({ifindex for _, ifindex in found if ifindex})
+        caps = port_limits.read({link.ifindex for _, link in found
+                                 if link.ifindex})
     except OSError as error:
         LOG.warning('Limits of ports cannot be read: %s', error)
         caps = {}
     return tuple(dataclasses.replace(
-        port, ifindex=ifindex, notes=tuple(dict.fromkeys((
-            *port.notes, *kinds.of_device(port.dev, is_switched)))),
-        caps_bps=caps.get(ifindex, port_limits.NONE))
-        for port, ifindex in found)
+        port, ifindex=link.ifindex, notes=tuple(dict.fromkeys((
+            *port.notes, *(
+                kinds.of_device(port.dev, link.device, is_switched)
+                if link.ifindex else ())))),
+        caps_bps=caps.get(link.ifindex, port_limits.NONE))
+        for port, link in found)
 
 
 def _unfit(ports: Iterable[classify.VmPort]

@@ -2,6 +2,8 @@
 
 """Kinds of network devices, read from the kernel by netlink."""
 
+import functools
+import os
 import re
 import socket
 import struct
@@ -16,6 +18,9 @@ _ETHERNET_BYTES = 6
 _INFO_KIND, _INFO_DATA, _INFO_SLAVE_KIND = 1, 2, 4
 _IFLA_TUN_TYPE, _IFF_TAP = 3, b'\x02'
 _IFLA_PHYS_PORT_NAME = 38
+# RTEXT_FILTER_SKIP_STATS: counters would make each answer another one.
+_WITHOUT_STATS = wire.attr(29, struct.pack('=I', 8))
+_MOST_DEVICES = 4096
 _IFLA_STATS64, _SENT_FRAMES = 23, struct.Struct('=8xQ')
 
 
@@ -64,6 +69,21 @@ class Device(NamedTuple):
         return self.master_kind in _SWITCHES and self.kind in _TUNNELS
 
 
+class Link(NamedTuple):
+    """Device as it is now.
+
+    :ivar mac: Ethernet address; '' for a device that has none.
+    """
+
+    ifindex: int
+    device: Device
+    mac: str
+
+
+#: Device that does not exist.
+NONE = Link(0, Device('', '', False), '')
+
+
 class OfHost(NamedTuple):
     """Devices that no VM is behind.
 
@@ -85,19 +105,33 @@ def ifindex(dev: str) -> int:
 
 def of_host() -> OfHost:
     """Read the devices that no VM is behind."""
-    macs, tunnels = set(), set()
-    for answer in kernel.tc_dump(wire.link(wire.RTM_GETLINK, 0)):
-        found = read(answer)
-        if found.is_port:
-            continue
-        shown = dict(wire.attrs(answer, wire.IFINFOMSG.size))
-        address = shown.get(_IFLA_ADDRESS, b'')
-        if len(address) == _ETHERNET_BYTES and any(address):
-            macs.add(address.hex(':'))
-        if found.is_tunnel:
-            tunnels.add((shown[_IFLA_IFNAME].rstrip(b'\0').decode(),
-                         wire.IFINFOMSG.unpack_from(answer)[2], found.kind))
-    return OfHost(frozenset(macs), frozenset(tunnels))
+    found = [(dev, *link) for dev, link in links().items()
+             if not link.device.is_port]
+    return OfHost(
+        frozenset(mac for _, _, _, mac in found if mac),
+        frozenset((dev, number, device.kind)
+                  for dev, number, device, _ in found if device.is_tunnel))
+
+
+def links() -> dict[str, Link]:
+    """Read all devices, by name."""
+    return dict(map(_link, kernel.tc_dump(
+        wire.link(wire.RTM_GETLINK, 0, _WITHOUT_STATS))))
+
+
+@functools.lru_cache(maxsize=_MOST_DEVICES)
+def _link(answer: bytes) -> tuple[str, Link]:
+    """Decode the kernel's answer about a device, with its name.
+
+    All devices are looked at when one of them changes. The others' answers
+    are as before, and to decode them takes longer than to ask.
+    """
+    found = dict(wire.attrs(answer, wire.IFINFOMSG.size))
+    address = found.get(_IFLA_ADDRESS, b'')
+    return os.fsdecode(found.get(_IFLA_IFNAME, b'').rstrip(b'\0')), Link(
+        wire.IFINFOMSG.unpack_from(answer)[2], read(answer),
+        address.hex(':') if len(address) == _ETHERNET_BYTES and any(address)
+        else '')
 
 
 def look(dev: str) -> Device | None:

@@ -5,6 +5,7 @@
 from collections.abc import Container
 from collections.abc import Iterable
 from collections.abc import Sequence
+import contextlib
 import dataclasses
 import errno
 import fcntl
@@ -241,15 +242,16 @@ class Uplink:
         return True
 
 
-def frame_bytes(dev: str) -> int | None:
-    """Return the longest frame of a device, in bytes; None without it."""
-    request = struct.pack('16s16x', dev.encode())
+def frame_bytes(*devs: str) -> int | None:
+    """Return the longest frame of devices, in bytes; None without any."""
+    found = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            answer = fcntl.ioctl(probe, _SIOCGIFMTU, request)
-        except OSError:
-            return None
-    return int(struct.unpack_from('i', answer, 16)[0]) + _HEADERS_BYTES
+        for dev in devs:
+            with contextlib.suppress(OSError):
+                found.append(struct.unpack_from('i', fcntl.ioctl(
+                    probe, _SIOCGIFMTU, struct.pack('16s16x', dev.encode())),
+                    16)[0] + _HEADERS_BYTES)
+    return max(found, default=None)
 
 
 def _ours(qdiscs: Iterable[wire.Qdisc]) -> wire.Qdisc | None:

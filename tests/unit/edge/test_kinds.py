@@ -6,7 +6,9 @@ import struct
 
 import pytest
 
+from edge_module.classify import classified
 from edge_module.ports import kinds
+from edge_module.ports import port_source
 from edge_module.ports import static
 from edge_module.privileged import devices
 from edge_module.qdisc import wire
@@ -25,23 +27,22 @@ def _answer(*attributes):
     (((38, b'p0\0'),), True, ()),
     (((18, wire.attr(1, b'macvtap\0')),), False, (kinds.MACVTAP,)),
     (((18, wire.attr(1, b'tun\0')), (10, b'\2\0\0\0')), False, ())])
-def test_what_a_device_tells(monkeypatch, attributes, is_switched, notes):
-    monkeypatch.setattr(devices, 'look', lambda dev: (
-        devices.read(_answer(*attributes)) if dev == 'tap1' else None))
-    assert kinds.of_device('tap1', is_switched) == notes
-    assert kinds.of_device('tap2', is_switched) == ()
+def test_what_a_device_tells(attributes, is_switched, notes):
+    assert kinds.of_device('tap1', devices.read(_answer(*attributes)),
+                           is_switched) == notes
 
 
-def test_a_name_that_no_rule_may_have_is_told(monkeypatch):
-    monkeypatch.setattr(devices, 'look', lambda dev: devices.read(
-        _answer((10, b'\2\0\0\0'))))
+def test_a_name_that_no_rule_may_have_is_told():
+    found = devices.read(_answer((10, b'\2\0\0\0')))
     for dev in 'a";drop', 'täp1', '-tap', 'tap1\n':
-        assert kinds.of_device(dev, True) == (kinds.ODD_NAME,)
+        assert kinds.of_device(dev, found, True) == (kinds.ODD_NAME,)
 
 
 def test_a_device_that_is_not_there_tells_nothing():
-    assert kinds.of_device('none such', False) == ()
-    assert kinds.of_device('lo', False) == (kinds.ROUTED,)
+    there, away = port_source.with_devices(
+        classified.VmPort('a', dev) for dev in ('lo', 'none such'))
+    assert (there.ifindex, there.notes) == (1, (kinds.ROUTED,))
+    assert (away.ifindex, away.notes) == (0, ())
 
 
 @pytest.mark.parametrize('kind, data, is_tap', [
@@ -59,9 +60,10 @@ def test_addresses_of_the_host_are_those_of_ethernet_devices(monkeypatch):
     """
     tap = 18, wire.attr(1, b'tun\0') + wire.attr(2, wire.attr(3, b'\2'))
     monkeypatch.setattr(devices.kernel, 'tc_dump', lambda asked: [
-        _answer((1, bytes(6))), _answer((1, b'\x02\0\0\0\xab\1')),
-        _answer((1, b'\x0a\0\0\1')), _answer(),
-        _answer((1, b'\x02\0\0\0\xab\2'), tap),
+        _answer((3, b'lo\0'), (1, bytes(6))),
+        _answer((3, b'eth0\0'), (1, b'\x02\0\0\0\xab\1')),
+        _answer((3, b'tun0\0'), (1, b'\x0a\0\0\1')), _answer(),
+        _answer((3, b'tap0\0'), (1, b'\x02\0\0\0\xab\2'), tap),
         _answer((3, b'vx0\0'), (10, b'\2\0\0\0'), (18, wire.attr(
             1, b'vxlan\0') + wire.attr(4, b'bridge\0'))),
         _answer((3, b'vx1\0'), (18, wire.attr(1, b'vxlan\0')))])

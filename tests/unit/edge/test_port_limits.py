@@ -104,6 +104,6 @@ def test_a_refusal_leaves_the_ports_without_limits(monkeypatch, caplog):
 
     port = classify.VmPort('a', 'lo')
     assert port_source.with_devices([port])[0].caps_bps == (None, None)
-    monkeypatch.setattr(port_limits.kernel, 'tc_dump', refuse)
+    monkeypatch.setattr(port_limits, 'read', refuse)
     assert port_source.with_devices([port])[0].ifindex == 1
     assert 'Limits of ports cannot be read' in caplog.text

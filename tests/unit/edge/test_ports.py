@@ -83,7 +83,8 @@ def test_devices_are_looked_up_when_announced_or_due(ports, monkeypatch):
     now_s = [100.0]
     monkeypatch.setattr(base.time, 'monotonic', lambda: now_s[0])
     index = [1]
-    monkeypatch.setattr(base.devices, 'ifindex', lambda dev: index[0])
+    monkeypatch.setattr(base.devices, 'links', lambda: {
+        'lo': base.devices.NONE._replace(ifindex=index[0])})
     ports.read()
     index[0] = 2
     now_s[0] += 4.99
