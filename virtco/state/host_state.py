@@ -73,6 +73,7 @@ class HostState:
 
     :ivar others: rates of other traffic, named as in :data:`_OTHERS`.
     :ivar vms: VMs with a port in the last report.
+    :ivar vm_of: VM of each MAC address of a port.
     :ivar new_vms: VMs without a port in the report before.
     """
 
@@ -95,6 +96,7 @@ class HostState:
         self.towards = unmanaged_bytes.Towards()
         self.unmanaged: edge_policy.Unmanaged | None = None
         self.macs: frozenset[str] = frozenset()
+        self.vm_of: Mapping[str, str] = {}
         self._hurried_s = -math.inf
         self._loaded: int | None = None
 
@@ -106,16 +108,16 @@ class HostState:
     def learn_ports(self) -> None:
         """Take the VMs and MAC addresses of the newest report."""
         self.vms = {port.vm for port in self.report.ports}
-        self.macs = frozenset(self.report.link.macs).union(
-            port.mac.lower() for port in self.report.ports if port.mac)
+        self.vm_of = {port.mac.lower(): port.vm
+                      for port in self.report.ports if port.mac}
+        self.macs = frozenset(self.report.link.macs).union(self.vm_of)
 
-    def homes(self, runs_at: Callable[[str], str | None]) -> dict[str, str]:
-        """Return the VM of each MAC address here whose VM runs here.
+    def is_home(self, mac: str, runs_at: Callable[[str], str | None]) -> bool:
+        """Tell whether a MAC address is of a VM that runs here.
 
         :param runs_at: returns the host on which Nova has a VM.
         """
-        return {port.mac.lower(): port.vm for port in self.report.ports
-                if port.mac and runs_at(port.vm) == self.host}
+        return mac in self.vm_of and runs_at(self.vm_of[mac]) == self.host
 
     def has_overtaken(self, report: reports.Report) -> bool:
         """Return whether a later report came before this one, which would look

@@ -409,11 +409,12 @@ class LiveState:
         for at in self._hosts.values():
             if at is state or at.macs.isdisjoint(state.macs):
                 continue
-            for home, other in ((at, state), (state, at)):
-                for mac, vm in home.homes(self._addresses.runs_at).items():
-                    if mac in other.macs and vm not in other.vms:
-                        self._progress.refuse_address(other.host, mac, vm,
-                                                      home.host)
+            for mac in at.macs & state.macs:
+                for home, other in ((at, state), (state, at)):
+                    if home.is_home(mac, self._addresses.runs_at) and (
+                            home.vm_of[mac] not in other.vms):
+                        self._progress.refuse_address(
+                            other.host, mac, home.vm_of[mac], home.host)
 
     def heard(self, hosts: Collection[str], now_s: float) -> None:
         """Record that the last reports of these hosts still hold."""

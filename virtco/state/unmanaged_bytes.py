@@ -106,7 +106,7 @@ def senders(hosts: 'Mapping[str, host_state.HostState]', names: Set[str],
             claimed = places.get(mac, [])
             homes = claimed if len(claimed) == 1 else [
                 place for place in claimed
-                if mac in hosts[place].homes(runs_at)] or claimed
+                if hosts[place].is_home(mac, runs_at)] or claimed
             for place in homes:
                 if place != link.host:
                     macs.setdefault(place, set()).add(mac)
