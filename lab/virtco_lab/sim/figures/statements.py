@@ -239,8 +239,9 @@ def _facebook(found: samples.Samples) -> Told:
 def _above_bound(found: samples.Samples) -> Told:
     bound_s, *ours_s = (found.mean(name, 'mean_s') for name in (
         trace.BOUND, 'mrtf', 'mrtf+swap'))
-    return Told('{:.1%} (mrtf) and {:.1%} (mrtf+swap) above {:.2f} s'.format(
-        *(mean_s / bound_s - 1 for mean_s in ours_s), bound_s))
+    above = [100 * (mean_s / bound_s - 1) for mean_s in ours_s]
+    return Told('{:.1f} % (mrtf) and {:.1f} % (mrtf+swap) above {:.2f} s'
+                .format(*above, bound_s), exactly(*above))
 
 
 def _rpca(found: samples.Samples) -> Told:
@@ -405,8 +406,8 @@ TARGETS = tuple(Statement(text, TARGET, figure, tell, '–', ranges)
      _BEHIND_AT_MOST),
     ('Facebook trace: mean 22.2 s ± 2 %, median 0.184, p95 40.0',
      'facebook-trace', _facebook, _FACEBOOK_ASKED),
-    ('… near what any schedule can reach', 'facebook-trace', _above_bound,
-     ()),
+    ('… at most 5 % above the bound of any schedule', 'facebook-trace',
+     _above_bound, ((0.0, 5.0),)),
     ('With sizes unknown at most 1.10 × MRTF', 'wrong-hints', _unknown,
      ((0.0, 110.0),)),
     ('Orchestra Table 3: 25, 33, 38 %', 'orchestra-table3', _TABLE3,

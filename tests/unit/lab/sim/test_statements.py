@@ -11,6 +11,7 @@ from virtco_lab.cmd import report
 from virtco_lab.sim.figures import broadcasts
 from virtco_lab.sim.figures import document
 from virtco_lab.sim.figures import index
+from virtco_lab.sim.figures import packets
 from virtco_lab.sim.figures import record
 from virtco_lab.sim.figures import samples
 from virtco_lab.sim.figures import statements
@@ -105,8 +106,9 @@ def test_what_is_told(reached, values, told):
                                     'p95_s': [3]}},
      [(1, 0), (0.5, 0), (3, 0)]),
     (statements._above_bound, {
-        setting: {'mean_s': [2]} for setting in (
-            trace.BOUND, 'mrtf', 'mrtf+swap')}, []),
+        setting: {'mean_s': [mean_s]} for setting, mean_s in (
+            (trace.BOUND, 2), ('mrtf', 3), ('mrtf+swap', 2))},
+     [(50, 0), (0, 0)]),
     # For two seeds half of the interval is 12.7 deviations / √2.
     (statements._lies, {'0.5': {'his CCT': [12, 30]},
                        '1': {'his CCT': [10, 20]}}, [(35, 190.6)]),
@@ -172,6 +174,7 @@ def test_verdicts_are_those_of_the_records():
     # A paper's number without a range would be left unjudged.
     assert all(one.ranges for one in statements.STATEMENTS
                if one.paper != '–')
+    assert all(one.ranges for one in (*statements.TARGETS, *packets.TARGETS))
 
 
 def test_verdicts_are_printed(capsys):
