@@ -4,13 +4,29 @@
 
 from collections.abc import Collection
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Set
 
 from virtco import units
 from virtco.wire import reports
 
+#: VMs that are learned in a row.
+AT_ONCE = 500
 _Known = tuple[str, tuple[str, ...], tuple[float, float]]
+
+
+def of_ports(host: str, ports: Iterable[reports.Port]) -> dict[str, _Known]:
+    """Return addresses and caps of the VMs by the ports of a host."""
+    after: dict[str, _Known] = {}
+    for port in ports:
+        _, ips, (egress_bps, ingress_bps) = after.get(
+            port.vm, (host, (), (0.0, 0.0)))
+        # A VM may use all of its ports.
+        after[port.vm] = host, ips + port.ips, (
+            egress_bps + units.number(port.egress_cap_bps),
+            ingress_bps + units.number(port.ingress_cap_bps))
+    return after
 
 
 class Addresses:
@@ -29,7 +45,7 @@ class Addresses:
         self._reported: dict[str, dict[str, _Known]] = {}
         self._places: dict[str, str] = {}
         self._told: dict[str, tuple[str, ...]] = {}
-        self._vms: dict[str, Set[str]] = {}
+        self._vms: dict[str, set[str]] = {}
         self._with: dict[str, set[str]] = {}
 
     def vm_at(self, ip: str) -> str | None:
@@ -67,30 +83,39 @@ class Addresses:
         """Take the ports of a host; return the VMs whose addresses or caps
         changed.
         """
-        after: dict[str, _Known] = {}
-        for port in ports:
-            _, ips, (egress_bps, ingress_bps) = after.get(
-                port.vm, (host, (), (0.0, 0.0)))
-            # A VM may use all of its ports.
-            after[port.vm] = host, ips + port.ips, (
-                egress_bps + units.number(port.egress_cap_bps),
-                ingress_bps + units.number(port.ingress_cap_bps))
-        gone = self._vms.get(host, frozenset()) - after.keys()
-        for vm in gone:
-            del self._reported[vm][host]
-            if not self._reported[vm]:
-                del self._reported[vm]
-        for vm, known in after.items():
-            by_host = self._reported.setdefault(vm, {})
-            # A repeated report does not become the newest.
-            if by_host.get(host) != known:
-                by_host.pop(host, None)
-                by_host[host] = known
-        if after:
-            self._vms[host] = after.keys()
-        else:
-            self._vms.pop(host, None)
-        return {vm for vm in gone | after.keys() if self._has_changed(vm)}
+        return {vm for part in self.parts(host, of_ports(host, ports))
+                for vm in part}
+
+    def parts(self, host: str, after: Mapping[str, _Known]
+              ) -> Iterator[Collection[str]]:
+        """Learn the ports of a host, some VMs at a time; yield those changed.
+
+        :param after: see :func:`of_ports`.
+        """
+        # A repeated report does not become the newest.
+        new = [vm for vm in self._vms.get(host, set()) | after.keys()
+               if self._reported.get(vm, {}).get(host) != after.get(vm)]
+        for start in range(0, len(new), AT_ONCE):
+            some = new[start:start + AT_ONCE]
+            for vm in some:
+                self._report(host, vm, after.get(vm))
+            yield {vm for vm in some if self._has_changed(vm)}
+
+    def _report(self, host: str, vm: str, known: _Known | None) -> None:
+        """Set a host's report of a VM; None: there is none any more."""
+        # The host may have been forgotten since the last part.
+        vms = self._vms.setdefault(host, set())
+        by_host = self._reported.setdefault(vm, {})
+        by_host.pop(host, None)
+        if known is not None:
+            by_host[host] = known
+            vms.add(vm)
+            return
+        vms.discard(vm)
+        if not vms:
+            del self._vms[host]
+        if not by_host:
+            del self._reported[vm]
 
     def _has_changed(self, vm: str) -> bool:
         """Take over the addresses of a VM; return whether they are new."""

@@ -369,7 +369,12 @@ class LiveState:
                now_s: float) -> bool:
         """Count a report; True when the schedule should follow at once."""
         with self._lock:
-            counters = self._host(host, now_s).counters
+            state = self._host(host, now_s)
+            counters, ports = state.counters, state.report.ports
+            if state.has_overtaken(report):
+                return False
+        if report.ports != ports:
+            self._learn_in_parts(host, report.ports)
         # Launches wait for the lock, and there may be thousands of counters.
         known = self._groups.coflows
         step = counters.read(report, known)
@@ -379,8 +384,6 @@ class LiveState:
             report = msgspec.structs.replace(report, coflows=of_use)
         with self._lock:
             state = self._host(host, now_s)
-            if state.has_overtaken(report):
-                return False
             self._unsaved_hosts.add(host)
             taken = state.take(
                 report, now_s, step if state.counters is counters else None)
@@ -389,14 +392,24 @@ class LiveState:
             self._uplinks.observed(host)
             (self._sending.add if state.towards.is_sending
              else self._sending.discard)(host)
-            if taken.new_ports:
-                self._learn_addresses(host, report.ports)
             if taken.new_ports or taken.new_link:
                 self._refuse_addresses(state)
             is_urgent = self._progress.take(state, taken.deltas,
                                             taken.since_s, now_s)
             return (is_urgent or taken.new_ports or taken.new_link
                     ) and state.may_hurry(now_s)
+
+    def _learn_in_parts(self, host: str, ports: Iterable[reports.Port]
+                        ) -> None:
+        """Learn the ports of a host; others have the lock in between."""
+        parts = self._addresses.parts(host, addresses.of_ports(host, ports))
+        while True:
+            with self._lock:
+                changed = next(parts, None)
+                if changed is None:
+                    return
+                self._progress.forget_owners()
+                self._groups.readdress(changed)
 
     def may_return(self, coflow_id: str, host: str) -> bool:
         """Tell whether counters of a coflow's class are of use."""

@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit import made
 from tests.unit.state import test_live_state as known
+from virtco.state import addresses
 from virtco.state import byte_counters
 from virtco.state import host_state
 from virtco.state import live_state
@@ -124,6 +125,41 @@ def test_an_address_of_two_networks_is_at_both_hosts(state):
     for host, vm in (('h1', 'x'), ('h2', 'y')):
         state.intake(host, ports(vm), 1.0)
     assert details(state) == [] and places_of(state) == {'h1', 'h2'}
+
+
+def many(*rows):
+    return made.report(ports=[{'vm': f'vm-{row}', 'ips': [f'10.0.0.{row}']}
+                              for row in rows])
+
+
+def test_very_many_ports_are_learned_in_parts(state, monkeypatch):
+    monkeypatch.setattr(addresses, 'AT_ONCE', 2)
+    parts = []
+    real = state._groups.readdress
+    monkeypatch.setattr(state._groups, 'readdress', lambda vms:
+                        parts.append(len(vms)) or real(vms))
+    state.intake('h0', many(*range(5)), 1.0)
+    assert parts == [2, 2, 1]
+    # Of a later report only what is new in it.
+    state.intake('h0', many(*range(2, 6)), 2.0)
+    assert parts[3:] == [2, 1]
+    assert state.addresses_of(f'vm-{row}' for row in range(6)) == [
+        (), (), *((f'10.0.0.{row}',) for row in range(2, 6))]
+    state.intake('h0', many(), 3.0)
+    assert not state._addresses.of_vm and not state._addresses._vms
+
+
+def test_a_host_may_be_forgotten_between_two_parts(monkeypatch):
+    monkeypatch.setattr(addresses, 'AT_ONCE', 2)
+    found = addresses.Addresses()
+    found.learn('h', many(0, 9).ports)
+    parts = found.parts('h', addresses.of_ports('h', many(*range(5)).ports))
+    next(parts)
+    found.learn('h', ())
+    assert list(parts) and found.of_vm.keys() <= {
+        f'vm-{row}' for row in range(5)}
+    found.learn('h', ())
+    assert not (found.of_vm or found._vms or found._reported)
 
 
 def test_a_host_that_was_forgotten_has_no_vm_that_waits(state):
