@@ -53,14 +53,15 @@ ROUND_S = 1.0
 def readings(planned: Iterable[preflight.Round], hosts: list[str],
              leaf_of: dict[str, str], speed: dict[str, float],
              uplink_bps: dict[str, float], rng: np.random.Generator
-             ) -> list[preflight.Reading]:
+             ) -> list[preflight.Rates]:
     found = []
 
     def drawn(quantiles: Sequence[float], n: int = 1) -> Floats:
         return 1 + np.interp(rng.random(n), np.linspace(
             0, 1, len(quantiles)), quantiles)
 
-    for number, one in enumerate(planned):
+    for one in planned:
+        rates: dict[tuple[str, str], float] = {}
         up: dict[str, int] = {}
         down: dict[str, int] = {}
         for src, dst in one.pairs:
@@ -82,7 +83,8 @@ def readings(planned: Iterable[preflight.Round], hosts: list[str],
             rate *= drawn(NOISE)[0]
             if rng.random() < DISTURBED:
                 rate *= rng.uniform(0.2, 0.9)
-            found.append(preflight.Reading((src, dst), number, rate))
+            rates[src, dst] = rate
+        found.append(rates)
     return found
 
 

@@ -168,17 +168,18 @@ class Checks:
                    .subtrees}
         planned = preflight.plan(hosts, leaf_of)
         check.note(n_rounds=len(planned))
-        readings: list[preflight.Reading] = []
-        for number, one in enumerate(planned):
+        measured = []
+        for one in planned:
             if self._stopped:
                 return
-            readings += self._round(check, number, one)
-            check.note(n_rounds_done=number + 1)
+            measured.append(self._round(check, one))
+            check.count(n_rounds_done=1)
         LOG.debug('Readings of check %s: %s', check.now.check_id, json.dumps(
-            [(one.number, planned[one.number].loaded, *one.pair, one.rate_bps)
-             for one in readings]))
+            [(number, planned[number].loaded, *pair, rate_bps)
+             for number, rates_bps in enumerate(measured)
+             for pair, rate_bps in rates_bps.items()]))
         check.note(findings=list(preflight.judge(
-            planned, readings, self._live.nominal_links_bps(hosts), leaf_of,
+            planned, measured, self._live.nominal_links_bps(hosts), leaf_of,
             uplinks)))
         self._conclude({*hosts, *preflight.loaded_leaves(planned, leaf_of)},
                        check.now.findings)
@@ -209,17 +210,14 @@ class Checks:
         check.count(n_rounds_done=1)
         return found
 
-    def _round(self, check: Check, number: int, planned: preflight.Round
-               ) -> list[preflight.Reading]:
-        """Measure a planned round; return the readings that came."""
+    def _round(self, check: Check, planned: preflight.Round
+               ) -> dict[rounds.Pair, float]:
+        """Measure a planned round; return the rates that came."""
         if planned.loaded:
-            found = self._together(check, planned.pairs, rounds.CHECK)
-        else:
-            came = self._measure(check, planned.pairs)
-            check.count(n_failed=len(planned.pairs) - len(came))
-            found = {pair: one.rate_bps for pair, one in came.items()}
-        return [preflight.Reading(pair, number, rate_bps)
-                for pair, rate_bps in found.items()]
+            return self._together(check, planned.pairs, rounds.CHECK)
+        came = self._measure(check, planned.pairs)
+        check.count(n_failed=len(planned.pairs) - len(came))
+        return {pair: one.rate_bps for pair, one in came.items()}
 
     def _together(self, check: Check, pairs: Sequence[rounds.Pair],
                   transfer: rounds.Transfer) -> dict[rounds.Pair, float]:

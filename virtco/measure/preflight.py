@@ -53,16 +53,8 @@ class Round:
     loaded: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Reading:
-    """A measurement of a pair in one round.
-
-    :ivar number: number of the round in the plan.
-    """
-
-    pair: Pair
-    number: int
-    rate_bps: float
+#: Rate of each pair of a round that was measured, bit/s.
+Rates = Mapping[Pair, float]
 
 
 def plan(hosts: Sequence[str], leaf_of: Mapping[str, str] | None = None
@@ -109,7 +101,7 @@ def _lone_rounds(by_leaf: Mapping[str, Sequence[str]]) -> list[Round]:
             for turn in range(min(2 * LONE_ROUNDS, max(map(len, each))))]
 
 
-def judge(planned: Sequence[Round], readings: Iterable[Reading],
+def judge(planned: Sequence[Round], measured: Sequence[Rates],
           nominal_bps: Mapping[str, tuple[float, float]],
           leaf_of: Mapping[str, str] | None = None,
           uplinks_bps: Mapping[str, tuple[float, float]] | None = None
@@ -117,43 +109,43 @@ def judge(planned: Sequence[Round], readings: Iterable[Reading],
     """List the poor hosts, then the poor leaves.
 
     :param planned: rounds that :func:`plan` made.
+    :param measured: rates of each round.
     :param nominal_bps: egress and ingress of each host's link, without those
         whose speed nobody knows: they are compared with the others' median.
     :param uplinks_bps: out of and into each leaf, by the topology; a leaf
         that is not among them is compared with the others.
     """
-    given = list(readings)
-    hosts = _hosts(planned, given, nominal_bps, leaf_of or {})
-    return (*hosts, *_leaves(planned, given, leaf_of or {},
-                             uplinks_bps or {},
+    rounds_rates = list(zip(planned, measured, strict=True))
+    hosts = _hosts(rounds_rates, nominal_bps, leaf_of or {})
+    return (*hosts, *_leaves(rounds_rates, leaf_of or {}, uplinks_bps or {},
                              {(one.subject, Kind(one.kind))
                               for one in hosts}))
 
 
 def _finding(kind: Kind, subject: str, rate_bps: float, expected_bps: float,
-             evidence: Iterable[Reading]) -> wire.Finding:
-    return wire.Finding(
-        kind=kind.value, subject=subject, rate_bps=rate_bps,
-        expected_bps=expected_bps,
-        evidence=[wire.Reading(*one.pair, one.rate_bps) for one in evidence])
+             evidence: list[wire.Reading]) -> wire.Finding:
+    return wire.Finding(kind=kind.value, subject=subject, rate_bps=rate_bps,
+                        expected_bps=expected_bps, evidence=evidence)
 
 
-def _hosts(planned: Sequence[Round], readings: Sequence[Reading],
+def _hosts(rounds_rates: Sequence[tuple[Round, Rates]],
            nominal_bps: Mapping[str, tuple[float, float]],
            leaf_of: Mapping[str, str]) -> list[wire.Finding]:
     """Judge the hosts' own links by their best readings in lone rounds."""
-    sides: dict[tuple[str, Kind], list[Reading]] = {}
-    for one in readings:
-        if not planned[one.number].loaded:
-            src, dst = one.pair
-            sides.setdefault((src, Kind.EGRESS), []).append(one)
-            sides.setdefault((dst, Kind.INGRESS), []).append(one)
+    lone = [(one, rates_bps) for one, rates_bps in rounds_rates
+            if not one.loaded]
+    sides: dict[tuple[str, Kind], list[wire.Reading]] = {}
+    for _one, rates_bps in lone:
+        for (src, dst), rate_bps in rates_bps.items():
+            row = wire.Reading(src, dst, rate_bps)
+            sides.setdefault((src, Kind.EGRESS), []).append(row)
+            sides.setdefault((dst, Kind.INGRESS), []).append(row)
     # A host is as fast as its best peers let it be; two of them confirm it.
     best = {side: heapq.nlargest(2, (row.rate_bps for row in rows))[-1]
             for side, rows in sides.items()}
     usual = _usual(best)
     # A single pair at a time shares no uplink.
-    is_alone = all(len(one.pairs) == 1 for one in planned if not one.loaded)
+    is_alone = all(len(one.pairs) == 1 for one, _rates_bps in lone)
     found = []
     for (host, kind), rate_bps in sorted(best.items()):
         nominal = nominal_bps.get(host)
@@ -169,31 +161,29 @@ def _hosts(planned: Sequence[Round], readings: Sequence[Reading],
     return found
 
 
-def _leaves(planned: Sequence[Round], readings: Sequence[Reading],
+def _leaves(rounds_rates: Sequence[tuple[Round, Rates]],
             leaf_of: Mapping[str, str],
             uplinks_bps: Mapping[str, tuple[float, float]],
             poor: set[tuple[str, Kind]]) -> list[wire.Finding]:
     """Judge the leaves' uplinks by rates per host in loaded rounds."""
     sums: dict[tuple[str, Kind], list[tuple[float, int]]] = {}
-    evidence: dict[tuple[str, Kind], list[Reading]] = {}
-    by_round: dict[int, list[Reading]] = {}
-    for one in readings:
-        if planned[one.number].loaded:
-            by_round.setdefault(one.number, []).append(one)
-    for number, rows in by_round.items():
-        if len(rows) < len(planned[number].pairs):
+    evidence: dict[tuple[str, Kind], list[wire.Reading]] = {}
+    for one, rates_bps in rounds_rates:
+        if not one.loaded or len(rates_bps) < len(one.pairs):
             continue  # part of them failed: the uplink was not loaded
-        leaf, kind = _side(planned[number], leaf_of)
+        leaf, kind = _side(one, leaf_of)
         if leaf is None:
             continue
         # A slow host's loss is not the uplink's fault.
-        fair = [row for row in rows
-                if (row.pair[0], Kind.EGRESS) not in poor
-                and (row.pair[1], Kind.INGRESS) not in poor]
-        if fair:
+        fair_bps = [rate_bps for (src, dst), rate_bps in rates_bps.items()
+                    if (src, Kind.EGRESS) not in poor
+                    and (dst, Kind.INGRESS) not in poor]
+        if fair_bps:
             sums.setdefault((leaf, kind), []).append(
-                (sum(row.rate_bps for row in fair), len(fair)))
-            evidence.setdefault((leaf, kind), []).extend(rows)
+                (sum(fair_bps), len(fair_bps)))
+            evidence.setdefault((leaf, kind), []).extend(
+                wire.Reading(*pair, rate_bps)
+                for pair, rate_bps in rates_bps.items())
     share = {side: statistics.median(total / count for total, count in rows)
              for side, rows in sums.items()}
     usual = _usual(share)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import collections
-import dataclasses
 
 import numpy as np
 import pytest
@@ -58,8 +57,7 @@ def test_the_cost_is_within_the_limits():
 
 
 def _readings(planned, rate_of):
-    return [preflight.Reading(pair, number, rate_of(pair))
-            for number, one in enumerate(planned) for pair in one.pairs]
+    return [{pair: rate_of(pair) for pair in one.pairs} for one in planned]
 
 
 def test_one_direction_of_one_host_with_the_evidence():
@@ -88,11 +86,13 @@ def test_what_all_hosts_lack_is_no_hosts_fault():
 
 def test_part_of_a_loaded_round_says_nothing():
     planned = preflight.plan(HOSTS, LEAF_OF)
-    readings = [one for one in _readings(planned, lambda pair: 1e9)
-                if not (planned[one.number].loaded and one.pair[0] == 'h0')]
-    readings = [preflight.Reading(one.pair, one.number, 1e8)
-                if planned[one.number].loaded
-                and one.pair[0] in HOSTS[1:8] else one for one in readings]
+    readings = _readings(planned, lambda pair: 1e9)
+    for one, rates in zip(planned, readings):
+        for pair in one.pairs:
+            if one.loaded and pair[0] == 'h0':
+                del rates[pair]
+            elif one.loaded and pair[0] in HOSTS[1:8]:
+                rates[pair] = 1e8
     found = preflight.judge(planned, readings, {}, LEAF_OF,
                             {'leaf0': (8e9, 8e9), 'leaf1': (8e9, 8e9)})
     assert ('leaf-uplink', 'leaf0') not in {
@@ -151,8 +151,7 @@ def found_by(planned, readings, nominal=None, leaf_of=None, uplinks=None):
 def lone(*rates):
     """Pairs that measure alone: (src, dst, rate); rounds and readings."""
     planned = [preflight.Round(((src, dst),)) for src, dst, _rate in rates]
-    return planned, [preflight.Reading((src, dst), i, rate)
-                     for i, (src, dst, rate) in enumerate(rates)]
+    return planned, [{(src, dst): rate} for src, dst, rate in rates]
 
 
 @pytest.mark.parametrize(('rate', 'is_poor'), [(74.9, True), (75.0, False)])
@@ -180,13 +179,12 @@ def test_the_second_best_reading_of_a_host_counts():
 def test_uplinks_that_nobody_knows_may_slow_all(nominal, expected):
     """Two pairs at a time: the median of all is 60."""
     planned = [preflight.Round((('a', 'b'), ('c', 'd')))]
-    readings = [preflight.Reading(('a', 'b'), 0, 30.0),
-                preflight.Reading(('c', 'd'), 0, 90.0)]
+    readings = [{('a', 'b'): 30.0, ('c', 'd'): 90.0}]
     found = found_by(planned, readings, {'a': (nominal, 1e9)})
     assert found['host-egress', 'a'] == (30.0, expected, 1)
     # Another round of a single pair does not change that.
     found = found_by([*planned, preflight.Round((('a', 'b'),))],
-                     [*readings, preflight.Reading(('a', 'b'), 1, 30.0)],
+                     [*readings, {('a', 'b'): 30.0}],
                      {'a': (nominal, 1e9)})
     assert found['host-egress', 'a'] == (30.0, expected, 2)
     # Where leaves are known, pairs share no uplink.
@@ -209,8 +207,7 @@ def loaded(sums, poor=()):
                       for i, other in enumerate(others))
         for way, rate in zip((pairs, tuple(p[::-1] for p in pairs)),
                              sums[leaf]):
-            readings += [preflight.Reading(pair, len(planned), rate / 2)
-                         for pair in way]
+            readings.append(dict.fromkeys(way, rate / 2))
             planned.append(preflight.Round(way, True))
     return planned, readings
 
@@ -243,26 +240,23 @@ def test_a_single_leaf_is_compared_with_its_rate():
     planned, readings = loaded({'x': (70.0, 60.0), 'y': (100.0, 1.0),
                                 'z': (1.0, 1.0)})
     # Three quarters of the rate towards the leaf are not poor.
-    assert found_by(planned[:2], readings[:4], leaf_of=LEAVES,
+    assert found_by(planned[:2], readings[:2], leaf_of=LEAVES,
                     uplinks={'x': (100.0, 80.0)}) == {
         ('leaf-uplink', 'x'): (70.0, 100.0, 2)}
     # With another leaf the median of both counts: 85.
-    assert found_by(planned[:3], readings[:6], leaf_of=LEAVES,
+    assert found_by(planned[:3], readings[:3], leaf_of=LEAVES,
                     uplinks={'x': (200.0, 80.0)}) == {}
 
 
 def test_what_a_slow_host_lacks_is_not_the_uplinks_fault():
     planned, readings = loaded(dict.fromkeys('xyz', (100.0, 100.0)))
-    readings = [dataclasses.replace(
-        one, rate_bps=5.0 if one.pair[0] == 'x0' else one.rate_bps)
-        for one in readings]
+    readings = [{pair: 5.0 if pair[0] == 'x0' else rate
+                 for pair, rate in rates.items()} for rates in readings]
     alone, of_alone = lone(*[(src, dst, 5.0 if src == 'x0' else 50.0)
                              for src in LEAVES for dst in LEAVES
                              if src != dst])
-    planned_all = [*alone, *planned]
-    readings = of_alone + [dataclasses.replace(
-        one, number=one.number + len(alone)) for one in readings]
-    found = found_by(planned_all, readings, leaf_of=LEAVES)
+    found = found_by([*alone, *planned], [*of_alone, *readings],
+                     leaf_of=LEAVES)
     assert found.keys() == {('host-egress', 'x0')}
 
 
@@ -271,7 +265,7 @@ def test_a_leaf_has_the_hosts_of_its_fullest_round():
     planned = [preflight.Round((('x0', 'y0'), ('x1', 'z0')), True),
                preflight.Round((('x0', 'z0'), ('x1', 'z1')), True)]
     (found,) = preflight._leaves(
-        planned, _readings(planned, lambda pair: 10.0), LEAVES,
+        list(zip(planned, _readings(planned, lambda pair: 10.0))), LEAVES,
         {'x': (100.0, 100.0)}, {('y0', preflight.Kind.INGRESS)})
     assert (found.subject, found.kind) == ('x', preflight.Kind.UPLINK)
     assert (found.rate_bps, found.expected_bps) == (20.0, 100.0)
