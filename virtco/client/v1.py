@@ -25,6 +25,8 @@ from virtco.wire import error as error_wire
 from virtco.wire import operation as wire
 
 DEFAULT_URL = 'http://127.0.0.1:8791'
+#: Type of the controller in the service catalogue.
+SERVICE_TYPE = 'coflow'
 DEFAULT_TIMEOUT_S = 10.0
 
 _RAISED = {kind.code: kind.raised for kind in error_wire.KINDS}
@@ -59,6 +61,19 @@ def arrange(operation: wire.Operation[Any], args: Iterable[Any],
                 for name in operation.body.__struct_fields__
                 if name in query}
     return path, body, query
+
+
+def url_in_catalogue(session: ks_session.Session, **wanted: Any) -> str:
+    """Find the URL of the controller in the service catalogue.
+
+    :param wanted: interface and region.
+    :raises virtco.exception.NotFound: where the catalogue has none.
+    """
+    found = session.get_endpoint(service_type=SERVICE_TYPE, **wanted)
+    if not found:
+        raise exception.NotFound(
+            what="The catalogue's endpoint of service type", id=SERVICE_TYPE)
+    return str(found)
 
 
 class Client:

@@ -11,15 +11,16 @@ API_NAME = 'coflow'
 DEFAULT_API_VERSION = '1'
 API_VERSION_OPTION = 'os_coflow_api_version'
 API_VERSIONS = {'1': 'virtco.client.v1.Client'}
-SERVICE_TYPE = 'coflow'
 
 
 def make_client(instance: Any) -> v1.Client:
-    """Make the client, at ``VIRTCO_URL`` or where the catalogue says."""
-    url = os.environ.get('VIRTCO_URL')
-    url = url or instance.get_endpoint_for_service_type(
-        SERVICE_TYPE, region_name=instance.region_name,
-        interface=instance.interface)
+    """Make the client, at ``VIRTCO_URL`` or where the catalogue says.
+
+    :raises virtco.exception.NotFound: where the catalogue has none.
+    """
+    url = os.environ.get('VIRTCO_URL') or v1.url_in_catalogue(
+        instance.session, interface=instance.interface,
+        region_name=instance.region_name)
     return v1.Client(url, instance.session)
 
 

@@ -14,11 +14,9 @@ from keystoneauth1 import loading
 from keystoneauth1 import noauth
 from keystoneauth1 import session as ks_session
 
-from virtco import exception
 from virtco import version
 from virtco.client import v1
 from virtco.cmd import entry
-from virtco.osc import plugin
 
 
 class ClientManager:
@@ -30,29 +28,20 @@ class ClientManager:
 
     @property
     def coflow(self) -> v1.Client:
-        if self._client is None:
-            self._client = self.at(self._options.controller_url
-                                   or self._endpoint())
-        return self._client
-
-    def _endpoint(self) -> str:
-        """Return the catalogue's URL of the controller; the default one
-        without authentication.
+        """Client of the controller, at the URL that was given or else where
+        the catalogue says.
 
         :raises virtco.exception.NotFound: where the catalogue has none.
         """
-        session = self.session
-        if session is None:
-            return v1.DEFAULT_URL
-        found = session.get_endpoint(
-            service_type=plugin.SERVICE_TYPE,
-            interface=os.environ.get('OS_INTERFACE', 'public'),
-            region_name=os.environ.get('OS_REGION_NAME'))
-        if not found:
-            raise exception.NotFound(
-                what="The catalogue's endpoint of service type",
-                id=plugin.SERVICE_TYPE)
-        return str(found)
+        if self._client is None:
+            url, session = self._options.controller_url, self.session
+            if not url and session is not None:
+                url = v1.url_in_catalogue(
+                    session, interface=os.environ.get('OS_INTERFACE',
+                                                      'public'),
+                    region_name=os.environ.get('OS_REGION_NAME'))
+            self._client = self.at(url or v1.DEFAULT_URL)
+        return self._client
 
     def at(self, url: str) -> v1.Client:
         """Make a client of the controller at ``url``."""

@@ -18,8 +18,6 @@ LOG = log.getLogger(__name__)
 
 NAME = 'virtco'
 TITLE = 'Moves that virtco advises'
-#: In the service catalogue.
-SERVICE_TYPE = 'coflow'
 ACTIVE = element.InstanceState.ACTIVE.value
 ENABLED = element.ServiceState.ENABLED.value
 ONLINE = element.ServiceState.ONLINE.value
@@ -158,8 +156,8 @@ Time to wait for the controller, in seconds; with ``budget_s`` that long more.
         if self.config.auth_strategy == 'noauth':
             return v1.Client(url, timeout_s=timeout_s)
         session = self.osc.session
-        return v1.Client(url or session.get_endpoint(
-            service_type=SERVICE_TYPE), session, timeout_s)
+        return v1.Client(url or v1.url_in_catalogue(session), session,
+                         timeout_s)
 
     def _obstacle(self, move: wire.Move) -> str:
         """Tell why the move is not for this audit; empty when it is."""

@@ -305,19 +305,30 @@ def test_where_the_controller_is(monkeypatch):
 
 
 class Instance:
-    """What ``openstack`` hands to a plug-in."""
+    """What ``openstack`` hands to a plug-in, which is a session, too."""
 
-    region_name, interface, session = 'r', 'internal', None
+    region_name, interface = 'r', 'internal'
+    has_controller = True
 
-    def get_endpoint_for_service_type(self, kind, region_name, interface):
-        return f'http://{kind}.{region_name}.{interface}'
+    @property
+    def session(self):
+        return self
+
+    def get_endpoint(self, service_type, region_name, interface):
+        return (f'http://{service_type}.{region_name}.{interface}'
+                if self.has_controller else None)
 
 
 def test_the_plug_in_finds_the_controller_in_the_catalogue(monkeypatch):
     monkeypatch.delenv('VIRTCO_URL', raising=False)
-    assert plugin.make_client(Instance()).url == 'http://coflow.r.internal'
+    instance = Instance()
+    assert plugin.make_client(instance).url == 'http://coflow.r.internal'
+    instance.has_controller = False
+    # Not the one of the same machine, of which nobody spoke.
+    with pytest.raises(exception.NotFound, match='service type coflow'):
+        plugin.make_client(instance)
     monkeypatch.setenv('VIRTCO_URL', 'http://env')
-    assert plugin.make_client(Instance()).url == 'http://env'
+    assert plugin.make_client(instance).url == 'http://env'
 
 
 def test_the_plug_in_offers_the_version_of_its_api(monkeypatch):
