@@ -68,15 +68,27 @@ class Capacity(base.Lister):
         base.argument('--plane', metavar='<name>',
                       help='Plane of the switches'),
         base.argument(
-            '--free', metavar='<file>', type=argparse.FileType('rb'),
+            '--free', metavar='<file>',
             help='JSON {host: {"vcpus", "memory_mb", "disk_gb"}} instead of '
                  'asking placement; - is standard input'))
+
+    def _free(self, path: str) -> dict[str, Any]:
+        """Read the free resources of each host from a JSON file.
+
+        :raises virtco.exception.InputInvalid: naming host and resource.
+        """
+        try:
+            return _FREE.convert(self.read_json('document', path),
+                                 strict=False)
+        except exception.Invalid as error:
+            raise exception.InputInvalid(where=path,
+                                         **error.kwargs) from None
 
     def entries(self, args: Any) -> list[msgspec.Struct]:
         session = self.app.client_manager.session
         demand = nova_facts.flavor(session, args.flavor)
-        free = (_free(args.free) if args.free is not None
-                else nova_facts.free(session, demand))
+        free = (nova_facts.free(session, demand) if args.free is None
+                else self._free(args.free))
         found = self.client.call(
             wire.CAPACITY, flavor=demand, level=args.level, plane=args.plane,
             vms=args.vms or None, hosts=[{'host': name, 'free': left}
@@ -106,20 +118,3 @@ def _summary(found: wire.Capacity, sizes: list[str]) -> str:
     lines += drawing.without_leaf(found.plane,
                                   found.hosts_without_leaf)
     return '\n'.join(lines) + '\n'
-
-
-def _free(file: Any) -> dict[str, Any]:
-    """Read the free resources of each host from a JSON file.
-
-    :raises virtco.exception.InputInvalid: naming host and resource.
-    """
-    try:
-        return _FREE.convert(decoding.loads(file.read().decode()),
-                             strict=False)
-    except exception.Invalid as error:
-        raise exception.InputInvalid(where=file.name,
-                                     **error.kwargs) from None
-    except ValueError as error:
-        raise exception.InputInvalid(where=file.name, field='document',
-                                     value=str(error), limit='JSON in UTF-8'
-                                     ) from None

@@ -10,7 +10,6 @@ import argparse
 from collections.abc import Mapping
 from collections.abc import Sequence
 import importlib
-import json
 import shutil
 import textwrap
 import typing
@@ -21,6 +20,7 @@ import msgspec
 from osc_lib import exceptions as osc_exceptions
 from osc_lib.command import command
 
+from virtco import decoding
 from virtco import exception
 from virtco.client import projects
 from virtco.client import v1
@@ -259,8 +259,8 @@ def decode_json(field: str, given: str, text: str) -> Any:
     :raises virtco.exception.Invalid: naming the field.
     """
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
+        return decoding.loads(text)
+    except (exception.Invalid, ValueError) as error:
         raise exception.Invalid(field=field, value=given[:100],
                                 limit='JSON text') from error
 
