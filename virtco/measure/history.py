@@ -5,6 +5,7 @@
 from collections.abc import Set
 import dataclasses
 import itertools
+import math
 
 import numpy as np
 from numpy import typing as npt
@@ -86,10 +87,11 @@ class History:
         return np.array(list(self._rings.values())).reshape(
             -1, 3, self.depth).transpose(1, 0, 2)
 
-    def table(self, since_s: float = 0.0) -> 'Table':
-        """Copy the readings of all pairs from ``since_s`` on, oldest first."""
+    def table(self, since_s: float = 0.0, until_s: float = math.inf
+              ) -> 'Table':
+        """Copy the readings of a time, both ends included, oldest first."""
         found = self._columns()
-        found[:, ~(found[0] >= since_s)] = np.nan
+        found[:, ~((since_s <= found[0]) & (found[0] <= until_s))] = np.nan
         # Missing readings come first, so that the newest are aligned.
         order = np.argsort(np.where(np.isnan(found[0]), -np.inf, found[0]),
                            axis=1, kind='stable')

@@ -5,6 +5,7 @@
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Set
+import math
 import threading
 from typing import TYPE_CHECKING
 
@@ -76,9 +77,10 @@ class Pairs:
         with self._lock:
             return self._history.newest_s()
 
-    def table(self, since_s: float) -> history.Table:
+    def table(self, since_s: float, until_s: float = math.inf
+              ) -> history.Table:
         with self._lock:
-            return self._history.table(since_s)
+            return self._history.table(since_s, until_s)
 
     def refresh(self, now_s: float) -> bool:
         """Estimate all pairs again where something was measured."""

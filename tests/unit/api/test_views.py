@@ -23,7 +23,6 @@ from virtco.api import views
 from virtco.api.handlers import measure_routes as measure
 from virtco.conf import opts
 from virtco.decide import waiting
-from virtco.measure import history
 from virtco.model import cluster
 from virtco.state import byte_counters
 from virtco.state import host_state
@@ -140,17 +139,6 @@ def test_statistics_of_pairs(statistic, expected):
     assert measure.statistics(values, statistic).tolist() == expected
     none = np.empty((2, 0))
     assert measure.statistics(none, statistic).shape == (0,)
-
-
-def test_what_was_known_at_a_time():
-    times = np.array([[1.0, np.nan], [5.0, 2.0], [7.0, 9.0]])
-    table = history.Table(('a', 'b'), np.array([[0, 1], [1, 0]]), times,
-                          10 * times, 100 * times)
-    found = measure.until(table, 5.0)
-    expected = [[np.nan, np.nan], [1.0, np.nan], [5.0, 2.0]]
-    np.testing.assert_array_equal(found.times_s, expected)
-    np.testing.assert_array_equal(found.rates_bps, 10 * np.array(expected))
-    np.testing.assert_array_equal(found.rtts_s, 100 * np.array(expected))
 
 
 @pytest.fixture

@@ -83,6 +83,19 @@ def test_a_pair_has_its_own_place_of_the_next_reading():
     assert history.History().table().matrix(np.zeros(0)).shape == (0, 0)
 
 
+def test_what_was_known_at_a_time():
+    kept = history.History(3)
+    for src, times_s in (('a', (1.0, 5.0, 7.0)), ('c', (2.0, 9.0))):
+        for at_s in times_s:
+            kept.add(_reading(at_s, 1e6 * at_s, src=src, rtt_s=at_s / 10))
+    table = kept.table(until_s=5.0)
+    expected = np.array([[np.nan, np.nan], [1.0, np.nan], [5.0, 2.0]])
+    np.testing.assert_array_equal(table.times_s, expected)
+    np.testing.assert_array_equal(table.rates_bps, 1e6 * expected)
+    np.testing.assert_array_equal(table.rtts_s, expected / 10)
+    assert np.nanmin(kept.table(5.0, 7.0).times_s) == 5.0
+
+
 def test_rows_of_a_table_are_aligned_by_the_newest():
     kept = history.History(3)
     for at_s in (1.0, 2.0):

@@ -3,13 +3,13 @@
 """Rates of pairs of hosts, ordered measurements, checks and performers."""
 
 from collections.abc import Sequence
-import dataclasses
 import math
 from typing import Any
 
 import numpy as np
 
 from virtco import exception
+from virtco import units
 from virtco.api.call import Call
 from virtco.db import groups as db_groups
 from virtco.measure import constant
@@ -103,9 +103,7 @@ def show_matrix(call: Call, kind: str, query: wire.MatrixQuery) -> wire.Matrix:
                                 limit='one of latest, median, least, most and '
                                 'range, as latencies have')
     pairs = call.rooms.state.pairs
-    table = pairs.table(0.0)
-    if query.at is not None:
-        table = until(table, query.at)
+    table = pairs.table(0.0, units.number(query.at))
     values = (table.rates_bps if query.kind == 'rate' else table.rtts_s)
     known = pairs.known.component
     if statistic != 'constant':
@@ -126,21 +124,6 @@ def show_matrix(call: Call, kind: str, query: wire.MatrixQuery) -> wire.Matrix:
         ages_s=_plain(call.rooms.clock() - table.matrix(
             table.times_s[-1] if table.times_s.size
             else np.zeros(0))[both]))
-
-
-def until(table: history.Table, at_s: float) -> history.Table:
-    """Return the readings up to a time; each pair's newest last."""
-    known = table.times_s <= at_s
-    times_s = np.where(known, table.times_s, np.nan)
-    order = np.argsort(np.where(known, times_s, -np.inf), axis=0,
-                       kind='stable')
-
-    def moved(values: Any) -> Any:
-        return np.take_along_axis(np.where(known, values, np.nan), order, 0)
-
-    return dataclasses.replace(
-        table, times_s=moved(table.times_s),
-        rates_bps=moved(table.rates_bps), rtts_s=moved(table.rtts_s))
 
 
 def statistics(values: Any, statistic: str) -> Any:
