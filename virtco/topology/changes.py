@@ -2,7 +2,6 @@
 
 """Differences that an import would make. Pure."""
 
-from collections.abc import Iterable
 from collections.abc import Iterator
 
 from virtco.topology import drawing
@@ -51,7 +50,7 @@ def _of_plane(old: tree.Plane, new: tree.Plane
                                           before.get(name), after.get(name))
 
     yield from compared('level', _levels(old), _levels(new))
-    yield from compared('node', _parents(old.roots), _parents(new.roots))
+    yield from compared('node', _places(old), _places(new))
     yield from compared('uplink', _uplinks(old), _uplinks(new))
     yield from compared('host', _leaves(old), _leaves(new))
 
@@ -62,14 +61,11 @@ def _levels(plane: tree.Plane) -> dict[str, str]:
             for height, level in enumerate(plane.levels)}
 
 
-def _parents(nodes: Iterable[tree.Node], parent: str = 'the top'
-             ) -> dict[str, str]:
+def _places(plane: tree.Plane) -> dict[str, str]:
     """Describe the place of each node by its parent."""
-    found = {}
-    for node in nodes:
-        found[node.name] = f'below {parent}'
-        found |= _parents(node.children, node.name)
-    return found
+    parents = plane.parents()
+    return {node.name: f'below {parents.get(node.name, "the top")}'
+            for node in plane.walk()}
 
 
 def _uplinks(plane: tree.Plane) -> dict[str, str]:

@@ -23,8 +23,7 @@ def resolved(plane: tree.Plane, hosts: Mapping[str, Rates],
     :param hosts: rates that each host can send and receive.
     :param unknown_bps: rate of a host that is not among them, both ways.
     """
-    parents = {child.name: node.name for node in plane.walk()
-               for child in node.children}
+    parents = plane.parents()
     carried: dict[str, Rates] = {}
     subtrees: list[cluster.Subtree] = []
     # Children before their parents.

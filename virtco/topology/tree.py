@@ -113,6 +113,11 @@ class Plane:
         for host, _above in self.chains():
             yield host
 
+    def parents(self) -> dict[str, str]:
+        """Name the parent of each switch that has one."""
+        return {child.name: node.name for node in self.walk()
+                for child in node.children}
+
     def depth(self) -> int:
         """Count the levels."""
         return max((1 + root.height() for root in self.roots), default=0)
