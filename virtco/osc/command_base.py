@@ -131,7 +131,8 @@ class Command(command.Command):
 
     def read(self, field: str, path: str,
              most_chars: int = MOST_TEXT_CHARS) -> str:
-        """Read a text file; - is standard input.
+        """Read a text file; - is standard input. It may begin with a mark of
+        its byte order.
 
         :raises virtco.exception.Invalid: naming the field.
         """
@@ -139,10 +140,10 @@ class Command(command.Command):
             if path == '-':
                 stdin: Any = self.app.stdin
                 if hasattr(stdin, 'reconfigure'):
-                    stdin.reconfigure(encoding='utf-8')
+                    stdin.reconfigure(encoding='utf-8-sig')
                 text: str = stdin.read(most_chars + 1)
             else:
-                with open(path, encoding='utf-8') as file:
+                with open(path, encoding='utf-8-sig') as file:
                     text = file.read(most_chars + 1)
         except (OSError, UnicodeDecodeError) as error:
             raise exception.Invalid(

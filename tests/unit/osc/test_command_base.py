@@ -146,6 +146,17 @@ def test_people_get_what_fits_unless_they_ask_for_all(argv, has_more):
     assert ('train' in out) == has_more
 
 
+def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path):
+    """Editors and spreadsheets of Windows write one."""
+    path = tmp_path / 'plan.json'
+    path.write_text('{"groups": []}', encoding='utf-8-sig')
+    piped = io.TextIOWrapper(io.BytesIO(path.read_bytes()))
+    command = coflow_commands.CreatePlan(
+        types.SimpleNamespace(stdin=piped), None)
+    for given in str(path), '-':
+        assert command.read_json('file', given) == {'groups': []}
+
+
 def test_standard_input_is_utf_8_in_any_locale():
     stdin = io.TextIOWrapper(io.BytesIO('größe'.encode()), encoding='latin-1')
     command = operator.ShowSettings(types.SimpleNamespace(stdin=stdin), None)
