@@ -58,23 +58,20 @@ class Advise(base.Command):
         base.argument(
             '--slots', default='0', metavar='<slots>',
             help='Cores of each rank in a rankfile, such as 0-7 (default 0)'),
-        base.PROJECT)
-
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        traffic = parser.add_mutually_exclusive_group()
-        for name, told in (
-                ('--broadcast', 'Bytes of a message from the root to all, '
-                                'such as 8MB'),
-                ('--reduce', 'Bytes of a message from all to the root'),
-                ('--all-reduce', "Bytes of NCCL's all-reduce, by its ring and "
-                                 'by its double binary tree')):
-            traffic.add_argument(name, metavar='<n>', help=told)
+        base.PROJECT,
+        base.OneOf((
+            base.argument('--broadcast', metavar='<n>',
+                          help='Bytes of a message from the root to all, '
+                               'such as 8MB'),
+            base.argument('--reduce', metavar='<n>',
+                          help='Bytes of a message from all to the root'),
+            base.argument('--all-reduce', metavar='<n>',
+                          help="Bytes of NCCL's all-reduce, by its ring and "
+                               'by its double binary tree')),
+            is_required=False),
         # In the group it would make a line of the usage too long.
-        parser.add_argument(
-            '--tm', help=base.MATRIX + ', row i of rank i (default: the hint '
-                                       'of the group)')
-        return parser
+        base.argument('--tm', help=base.MATRIX + ', row i of rank i '
+                      '(default: the hint of the group)'))
 
     def _found(self, args: Any) -> wire.Tree | wire.Mapping:
         if args.tm is not None and any(map(vars(args).get, SIZES)):

@@ -14,6 +14,7 @@ import shutil
 import textwrap
 import typing
 from typing import Any
+from typing import NamedTuple
 import uuid
 
 import msgspec
@@ -39,6 +40,13 @@ Argument = tuple[tuple[str, ...], dict[str, Any]]
 def argument(*names: str, **options: Any) -> Argument:
     """Declare an argument by its names and options in argparse."""
     return names, options
+
+
+class OneOf(NamedTuple):
+    """Arguments of which a call has one, or one at most."""
+
+    arguments: tuple[Argument, ...]
+    is_required: bool = True
 
 
 COFLOW = argument('coflow_id', metavar='coflow', help='Id or name')
@@ -69,7 +77,7 @@ class Command(command.Command):
     :ivar fixed: parameters of the operation that no argument changes.
     """
 
-    arguments: tuple[Argument, ...] = ()
+    arguments: tuple[Argument | OneOf, ...] = ()
     example: str
     asks: operation.Operation[Any]
     fixed: Mapping[str, Any] = {}
@@ -82,8 +90,15 @@ class Command(command.Command):
         parser.epilog = '\n\n'.join(filter(None, (
             f'Example::\n\n  {prog_name} {self.example}', parser.epilog)))
         parser.set_defaults(fit_width=True, long=False, **self.fixed)
-        for names, options in self.arguments:
-            parser.add_argument(*names, **options)
+        for declared in self.arguments:
+            if isinstance(declared, OneOf):
+                group = parser.add_mutually_exclusive_group(
+                    required=declared.is_required)
+                for names, options in declared.arguments:
+                    group.add_argument(*names, **options)
+            else:
+                names, options = declared
+                parser.add_argument(*names, **options)
         return parser
 
     @property

@@ -71,19 +71,17 @@ class Check(base.Lister):
     shown = columns.fields(_Finding)
     example = '--hosts compute-11,compute-12,compute-13'
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        what = parser.add_mutually_exclusive_group(required=True)
-        what.add_argument('--hosts', metavar='<host>,…', help=(
-            'Hosts to check, at least two'))
-        what.add_argument('--group', metavar='<group>',
-                          help='The hosts of this group\'s VMs; name or id')
-        what.add_argument('--list', action='store_true',
-                          help='List the latest checks')
-        parser.add_argument('--timeout', type=float, default=300.0,
-                            metavar='<seconds>',
-                            help='Longest wait for the result (default 300)')
-        return parser
+    arguments = (
+        base.OneOf((
+            base.argument('--hosts', metavar='<host>,…',
+                          help='Hosts to check, at least two'),
+            base.argument('--group', metavar='<group>', help=(
+                'The hosts of this group\'s VMs; name or id')),
+            base.argument('--list', action='store_true',
+                          help='List the latest checks'))),
+        base.argument('--timeout', type=float, default=300.0,
+                      metavar='<seconds>',
+                      help='Longest wait for the result (default 300)'))
 
     def entries(self, args: Any) -> Sequence[msgspec.Struct]:
         client = self.client

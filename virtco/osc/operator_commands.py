@@ -52,17 +52,15 @@ class SetHost(base.ShowOne):
     """
 
     example = "compute-11 --drain --reason 'new fans'"
-    arguments = (base.HOST, base.argument(
-        '--reason', default='', help='Reason of --drain, shown by host show'))
-
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        drained = parser.add_mutually_exclusive_group(required=True)
-        drained.add_argument('--drain', action='store_true',
-                             help='Plan no new group for it')
-        drained.add_argument('--undrain', action='store_true',
-                             help='Use it again')
-        return parser
+    arguments = (
+        base.HOST,
+        base.argument('--reason', default='',
+                      help='Reason of --drain, shown by host show'),
+        base.OneOf((
+            base.argument('--drain', action='store_true',
+                          help='Plan no new group for it'),
+            base.argument('--undrain', action='store_true',
+                          help='Use it again'))))
 
     def entry(self, args: Any) -> host_wire.Drained:
         if args.drain:
@@ -186,5 +184,5 @@ class SetSettings(base.Change):
         base.argument(f'--{field.name}', metavar=f'<{field.name}>',
                       help=f'One of {", ".join(typing.get_args(field.type))}')
         for field in msgspec.structs.fields(setting_wire.Settings))
-    nothing = ('Give at least one of '
-               + ', '.join(name for (name,), _ in arguments) + '.')
+    nothing = 'Give at least one of {}.'.format(', '.join(
+        f'--{name}' for name in setting_wire.Settings.__struct_fields__))

@@ -39,40 +39,34 @@ class Import(base.Command):
 
     example = 'topology.yaml --apply'
 
-    def get_parser(self, prog_name: str) -> Any:
-        parser = super().get_parser(prog_name)
-        source = parser.add_mutually_exclusive_group(required=True)
-        source.add_argument('file', nargs='?', metavar='<file>',
-                            help='The file; - is standard input')
-        source.add_argument(
-            '--from-nova', action='store_true',
-            help='Read metadata of aggregates (virtco:rack=NAME), '
-                 'availability zones and provider traits '
-                 '(CUSTOM_RACK_NAME)')
-        source.add_argument(
-            '--measure', action='store_true',
-            help='Find the tree above the hypervisors by measuring')
-        parser.add_argument('--format', choices=formats.READ,
-                            metavar='<format>',
-                            help='Format of the file: '
-                                 f'{", ".join(formats.READ)}; default: '
-                                 'recognised by its text')
-        parser.add_argument('--plane', metavar='<name>',
-                            help='Name of the plane where there is one, '
-                                 f'default {tree.FRONT_END}')
-        parser.add_argument(
-            '--levels', metavar='<names>',
-            help='Names of the levels from the hosts upwards, such as '
-                 'rack,pod,zone')
-        parser.add_argument('--hosts', metavar='<host>,…',
-                            help='Hosts that --measure uses; default: all '
-                                 'that report')
-        parser.add_argument('--timeout', type=float, default=3600.0,
-                            metavar='<seconds>',
-                            help='Longest wait for --measure (default 3600)')
-        parser.add_argument('--apply', action='store_true',
-                            help='Change the topology')
-        return parser
+    arguments = (
+        base.OneOf((
+            base.argument('file', nargs='?', metavar='<file>',
+                          help='The file; - is standard input'),
+            base.argument('--from-nova', action='store_true',
+                          help='Read metadata of aggregates '
+                               '(virtco:rack=NAME), availability zones and '
+                               'provider traits (CUSTOM_RACK_NAME)'),
+            base.argument('--measure', action='store_true',
+                          help='Find the tree above the hypervisors by '
+                               'measuring'))),
+        base.argument('--format', choices=formats.READ, metavar='<format>',
+                      help=f'Format of the file: {", ".join(formats.READ)}; '
+                           'default: recognised by its text'),
+        base.argument('--plane', metavar='<name>',
+                      help='Name of the plane where there is one, default '
+                           + tree.FRONT_END),
+        base.argument('--levels', metavar='<names>',
+                      help='Names of the levels from the hosts upwards, such '
+                           'as rack,pod,zone'),
+        base.argument('--hosts', metavar='<host>,…',
+                      help='Hosts that --measure uses; default: all that '
+                           'report'),
+        base.argument('--timeout', type=float, default=3600.0,
+                      metavar='<seconds>',
+                      help='Longest wait for --measure (default 3600)'),
+        base.argument('--apply', action='store_true',
+                      help='Change the topology'))
 
     def take_action(self, args: Any) -> None:
         read = self._measured(args) if args.measure else self._read(args)
