@@ -11,9 +11,8 @@ from virtco import units
 from virtco.topology import hostlist
 from virtco.topology import tree
 
+#: The deepest tree that the laws allow leaves 29 of them to the text.
 WIDTH = 80
-#: Characters of a line that its indent leaves to the text, at least.
-LEAST_ROOM = 8
 #: A list of hosts takes at most this many lines.
 MAX_HOST_LINES = 3
 MAX_HOSTS_LISTED = 200
@@ -34,23 +33,21 @@ def uplink(found: tree.Uplink) -> str:
     return ', '.join(parts)
 
 
-def plane(found: tree.Plane, width: int = WIDTH) -> Iterator[str]:
-    """Yield lines of at most ``width`` characters, where there is room."""
+def plane(found: tree.Plane) -> Iterator[str]:
+    """Yield lines of at most WIDTH characters."""
     levels = ' < '.join(found.level_names()) or 'no levels'
     n_hosts = sum(1 for _host in found.hosts())
     yield from _wrapped(f'plane {found.name}: {levels}; {n_hosts} hosts',
-                        '', '  ', width)
+                        '', '  ')
     for level in found.levels:
         if level.uplink.is_given():
             yield from _wrapped(f'level {level.name}: uplink '
-                                f'{uplink(level.uplink)}', '  ', '    ',
-                                width)
+                                f'{uplink(level.uplink)}', '  ', '    ')
     for root in found.roots:
-        yield from _node(found, root, '', '', width)
+        yield from _node(found, root, '', '')
 
 
-def without_leaf(plane: str, hosts: Sequence[str], width: int = WIDTH
-                 ) -> list[str]:
+def without_leaf(plane: str, hosts: Sequence[str]) -> list[str]:
     """List hosts that are in no leaf of a plane, as wrapped lines."""
     if not hosts:
         return []
@@ -58,12 +55,12 @@ def without_leaf(plane: str, hosts: Sequence[str], width: int = WIDTH
             if len(hosts) > MAX_HOSTS_LISTED else '')
     return textwrap.wrap(
         f'{len(hosts)} hosts are in no leaf of plane {plane}: '
-        + ', '.join(hosts[:MAX_HOSTS_LISTED]) + more, width,
+        + ', '.join(hosts[:MAX_HOSTS_LISTED]) + more, WIDTH,
         subsequent_indent='  ', break_on_hyphens=False)
 
 
-def _node(plane: tree.Plane, node: tree.Node, first: str, rest: str,
-          width: int) -> Iterator[str]:
+def _node(plane: tree.Plane, node: tree.Node, first: str, rest: str
+          ) -> Iterator[str]:
     """Draw a node and all below it, line by line.
 
     :param first: text before the node's own line.
@@ -78,14 +75,14 @@ def _node(plane: tree.Plane, node: tree.Node, first: str, rest: str,
     if node.hosts and not node.children:
         words[-1] += ': ' + hostlist.compress(node.hosts)
     inner = rest + ('│ ' if node.children else '  ')
-    yield from _wrapped(' '.join(words), first, inner + '  ', width)
+    yield from _wrapped(' '.join(words), first, inner + '  ')
     if node.hosts and node.children:
         yield from _wrapped('here: ' + hostlist.compress(node.hosts),
-                            inner + '  ', inner + '    ', width)
+                            inner + '  ', inner + '    ')
     for child in node.children:
         last = child is node.children[-1]
         yield from _node(plane, child, rest + ('└─ ' if last else '├─ '),
-                         rest + ('   ' if last else '│  '), width)
+                         rest + ('   ' if last else '│  '))
 
 
 class _Wrapper(textwrap.TextWrapper):
@@ -94,9 +91,7 @@ class _Wrapper(textwrap.TextWrapper):
     wordsep_re = re.compile(r'([^\s,]*,|\s+)')
 
 
-def _wrapped(text: str, first: str, rest: str, width: int) -> list[str]:
+def _wrapped(text: str, first: str, rest: str) -> list[str]:
     """Wrap a text; a long end becomes …"""
-    return _Wrapper(
-        max(width, LEAST_ROOM + len(max(first, rest, key=len))),
-        initial_indent=first, subsequent_indent=rest,
-        max_lines=MAX_HOST_LINES, placeholder='…').wrap(text)
+    return _Wrapper(WIDTH, initial_indent=first, subsequent_indent=rest,
+                    max_lines=MAX_HOST_LINES, placeholder='…').wrap(text)

@@ -54,26 +54,27 @@ def test_a_tree_with_hosts_at_every_height():
         '> ' + 'a' * 10, '  ' + 'a' * 10, '  …']),
     ('aaaa bbbb cccc dddd eeee', '', '  ', 9, [
         'aaaa bbbb', '  cccc', '  dddd…']),
-    # Of eight characters there is always room.
-    ('abcdefghijkl', '> ', '  ', 5, ['> abcdefgh', '  ijkl']),
     ('', '> ', '', 9, [])])
-def test_long_lines_are_broken_at_blanks_and_commas(text, first, rest, width,
-                                                    lines):
-    assert list(drawing._wrapped(text, first, rest, width)) == lines
+def test_long_lines_are_broken_at_blanks_and_commas(
+        text, first, rest, width, lines, monkeypatch):
+    monkeypatch.setattr(drawing, 'WIDTH', width)
+    assert list(drawing._wrapped(text, first, rest)) == lines
 
 
-def test_a_plane_as_wide_as_it_is_asked_for():
+def test_a_plane_as_wide_as_its_lines(monkeypatch):
+    monkeypatch.setattr(drawing, 'WIDTH', 22)
     root = tree.Node('core', (), (
         tree.Node('r1', ('a', 'b', 'c', 'd'), (), tree.Uplink(2e9, 2e9)),
         tree.Node('row', (), (tree.Node('r2', ('e1', 'e2'), (), tree.Uplink(
             oversubscription=4.0)),))))
-    assert list(drawing.plane(tree.Plane('p', (), (root,)), 22)) == [
+    assert list(drawing.plane(tree.Plane('p', (), (root,)))) == [
         'plane p: rack < pod <', '  zone; 6 hosts', 'core (zone) 6 hosts',
         '├─ r1 (rack) 2 Gbit/s', '│      4 hosts: a,b,c,', '│      d',
         '└─ row (pod) 2 hosts', '   └─ r2 (rack) 4:1 2',
         '          hosts:', '          e[1-2]']
-    assert drawing.without_leaf('p', ['host-1', 'host-2'], 22) == [
+    assert drawing.without_leaf('p', ['host-1', 'host-2']) == [
         '2 hosts are in no leaf', '  of plane p: host-1,', '  host-2']
     # Names are whole, where they end a line.
-    assert drawing.without_leaf('p', ['host-1', 'x-yz'], 24) == [
+    monkeypatch.setattr(drawing, 'WIDTH', 24)
+    assert drawing.without_leaf('p', ['host-1', 'x-yz']) == [
         '2 hosts are in no leaf', '  of plane p: host-1,', '  x-yz']
