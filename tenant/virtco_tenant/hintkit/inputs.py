@@ -18,6 +18,8 @@ from virtco import units
 #: Longest line of a file; an event of Spark's log is far below it.
 MAX_LINE_CHARS = 16 * 2 ** 20
 OPTIONS = 'Command line'
+#: Encoding of files, which may begin with a mark of their byte order.
+UTF_8 = 'utf-8-sig'
 
 _COUNT = re.compile(r'[0-9]{1,18}')
 _AMOUNT = re.compile(r'([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?)'
@@ -62,10 +64,10 @@ def lines(path: str) -> Iterator[tuple[str, str]]:
 
 def _open(path: str) -> Any:
     if path == '-':
-        return open(sys.stdin.fileno(), encoding='utf-8', closefd=False)
+        return open(sys.stdin.fileno(), encoding=UTF_8, closefd=False)
     if path.endswith('.gz'):
-        return gzip.open(path, 'rt', encoding='utf-8')
-    return open(path, encoding='utf-8')
+        return gzip.open(path, 'rt', encoding=UTF_8)
+    return open(path, encoding=UTF_8)
 
 
 def text_of(given: str, limit_bytes: int) -> tuple[str, str | None]:

@@ -4,6 +4,7 @@
 
 import gzip
 import os
+import sys
 
 import pytest
 
@@ -97,6 +98,18 @@ def test_lines_are_numbered_from_one(tmp_path, monkeypatch):
     path.write_text('tri\nfour')
     assert [line for _where, line in inputs.lines(str(path))] == [
         'tri\n', 'four']
+
+
+def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path, monkeypatch):
+    """Editors and spreadsheets of Windows write one."""
+    marked = '[[0, 1], [0, 0]]'.encode('utf-8-sig')
+    for name, content in ('tm', marked), ('tm.gz', gzip.compress(marked)):
+        path = tmp_path / name
+        path.write_bytes(content)
+        assert inputs.text_of(str(path), 99)[0] == '[[0, 1], [0, 0]]'
+    with open(tmp_path / 'tm', 'rb') as stdin:
+        monkeypatch.setattr(sys, 'stdin', stdin)
+        assert inputs.text_of('-', 99)[0] == '[[0, 1], [0, 0]]'
 
 
 def test_a_text_is_given_or_named(tmp_path):
