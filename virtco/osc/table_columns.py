@@ -78,12 +78,14 @@ def _lines(value: Iterable[msgspec.Struct]) -> str:
     return '\n'.join(
         ', '.join(f'{key} {cell(key, value).human_readable()}'
                   for key, value in msgspec.structs.asdict(entry).items()
-                  if value not in (None, '')) for entry in value)
+                  if value not in (None, '', msgspec.UNSET))
+        for entry in value)
 
 
 def _fields(value: msgspec.Struct) -> str:
     """Write an object in one line."""
-    return ' '.join(str(part) for part in msgspec.structs.astuple(value)
+    return ' '.join(str(cell(key, part).human_readable())
+                    for key, part in msgspec.structs.asdict(value).items()
                     if part is not None)
 
 
@@ -100,13 +102,15 @@ KINDS: dict[str, Callable[[Any], Any]] = {
         'max_link_share', 'gap', 'confidence', 'loss'), _percent),
     **dict.fromkeys((
         'hour', 'first_hour', 'last_hour', 'created', 'arrival', 'ended', 'at',
-        'drain_since', 'expires', 'deadline', 'first_byte', 'last_byte',
-        'predicted_end', 'last_report'), _time),
+        'asked', 'found', 'since', 'drain_since', 'expires', 'expires_at',
+        'deadline', 'first_byte', 'last_byte', 'predicted_end',
+        'last_report'), _time),
     **dict.fromkeys((
         'under_way', 'addresses', 'hosts', 'waits_for', 'coflows', 'vms',
         'destinations', 'reasons'), _names),
     **dict.fromkeys(('bottleneck', 'planned_bottleneck'), _fields),
-    **dict.fromkeys(('launches', 'planes'), lambda value: str(len(value))),
+    **dict.fromkeys(('launches', 'planes', 'evidence'),
+                    lambda value: str(len(value))),
     **dict.fromkeys(('hours', 'members', 'events', 'findings',
                      'classes'), _lines),
 }

@@ -4,7 +4,9 @@
 
 import datetime
 import importlib
+import inspect
 import pkgutil
+import re
 
 import msgspec
 import pytest
@@ -13,6 +15,7 @@ from virtco import osc
 from virtco.osc import table_columns as columns
 from virtco.wire import check
 from virtco.wire import coflow_bodies as wire
+from virtco.wire import operation
 from virtco.wire import probe
 from virtco.wire import profile
 
@@ -23,6 +26,9 @@ from virtco.wire import profile
     ('hosts', ['a', None, 3], 'a, -, 3'), ('hosts', None, ''),
     ('bottleneck', wire.Bottleneck(
         host='h', direction='up', busy_s=None), 'h up'),
+    ('bottleneck', wire.Bottleneck(
+        host='h', direction='up', busy_s=0.83344, capped_vm='v'),
+     'h up 833.4 ms v'),
     ('planes', [1, 2], '2'), ('planes', None, ''),
     ('bottleneck', None, ''), ('members', None, ''),
     ('members', [check.Reading('a', '', 1e9), profile.Launch(0, 2e9)],
@@ -38,6 +44,31 @@ def test_what_a_cell_shows(name, value, words):
 def test_what_is_not_known_leaves_a_cell_empty(name):
     assert columns.cell(name, None).human_readable() == ''
     assert columns.cell(name, 0.0).human_readable() != ''
+
+
+def _kinds(base):
+    for kind in base.__subclasses__():
+        yield kind
+        yield from _kinds(kind)
+
+
+@pytest.mark.parametrize('name', sorted({
+    name for kind in _kinds(operation.Response)
+    for name, told in re.findall(
+        r'(?ms)^:ivar (\w+): (.*?)(?=^:ivar |\Z)', inspect.getdoc(kind))
+    if 'since the epoch' in ' '.join(told.split())}))
+def test_each_time_of_an_answer_is_shown_as_one(name):
+    assert columns.cell(name, 1e9).human_readable().startswith('2001-09-0')
+
+
+def test_what_a_line_of_a_cell_leaves_out():
+    found = check.Finding(kind='host-egress', subject='h1', rate_bps=1e9,
+                          expected_bps=2e9)
+    line = ('kind host-egress, subject h1, rate_bps 1 Gbit/s, '
+            'expected_bps 2 Gbit/s')
+    shown = columns.cell('findings', [found, msgspec.structs.replace(
+        found, evidence=[check.Reading('a', 'b', 1e9)] * 3)])
+    assert shown.human_readable() == f'{line}\n{line}, evidence 3'
 
 
 def test_times_are_local_and_in_seconds():
