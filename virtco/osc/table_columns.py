@@ -12,6 +12,7 @@ from cliff import columns
 import msgspec
 
 from virtco import units
+from virtco.wire import fields as fields_wire
 from virtco.wire import placement as placement_wire
 from virtco.wire import plan as plan_wire
 
@@ -73,6 +74,11 @@ def _names(value: Iterable[Any]) -> str:
     return ', '.join('-' if name is None else str(name) for name in value)
 
 
+def _pairs(value: Iterable[fields_wire.Pair]) -> str:
+    """Write ordered pairs of hosts."""
+    return ', '.join(f'{pair.src} -> {pair.dst}' for pair in value)
+
+
 def _lines(value: Iterable[msgspec.Struct]) -> str:
     """Write each object on a line."""
     return '\n'.join(
@@ -106,8 +112,9 @@ KINDS: dict[str, Callable[[Any], Any]] = {
         'deadline', 'first_byte', 'last_byte', 'predicted_end',
         'last_report'), _time),
     **dict.fromkeys((
-        'under_way', 'addresses', 'hosts', 'waits_for', 'coflows', 'vms',
-        'destinations', 'reasons'), _names),
+        'addresses', 'hosts', 'waits_for', 'coflows', 'vms', 'destinations',
+        'reasons'), _names),
+    'under_way': _pairs,
     **dict.fromkeys(('bottleneck', 'planned_bottleneck'), _fields),
     **dict.fromkeys(('launches', 'planes', 'evidence'),
                     lambda value: str(len(value))),

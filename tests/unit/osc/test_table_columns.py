@@ -15,6 +15,7 @@ from virtco import osc
 from virtco.osc import table_columns as columns
 from virtco.wire import check
 from virtco.wire import coflow_bodies as wire
+from virtco.wire import fields
 from virtco.wire import operation
 from virtco.wire import probe
 from virtco.wire import profile
@@ -30,6 +31,8 @@ from virtco.wire import profile
         host='h', direction='up', busy_s=0.83344, capped_vm='v'),
      'h up 833.4 ms v'),
     ('planes', [1, 2], '2'), ('planes', None, ''),
+    ('under_way', [fields.Pair('a', 'b'), fields.Pair('c', 'd')],
+     'a -> b, c -> d'), ('under_way', [], ''),
     ('bottleneck', None, ''), ('members', None, ''),
     ('members', [check.Reading('a', '', 1e9), profile.Launch(0, 2e9)],
      'src a, rate_bps 1 Gbit/s\nn_vms 0, size_bytes 2 GB'),
