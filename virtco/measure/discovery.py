@@ -71,14 +71,14 @@ class Load:
     pairs: tuple[Pair, ...]
 
 
-def mixed_rounds(hosts: Sequence[str], seed: int = 0
+def mixed_rounds(hosts: Sequence[str]
                  ) -> tuple[tuple[tuple[Pair, ...], ...], ...]:
     """Build rounds of disjoint pairs of all hosts, for each repetition, paired
     by chance.
 
     :param hosts: LEAST_HOSTS to MOST_HOSTS, all different.
     """
-    source = random.Random(seed)
+    source = random.Random(0)
     per_repeat = 2 * (len(hosts) - 1)
     return tuple(
         rounds.disjoint_rounds(source.sample(hosts, len(hosts)))
@@ -170,8 +170,7 @@ def _spread(hosts: Iterable[str], leaf_of: Mapping[str, str]) -> list[str]:
 
 def plane(found: Sequence[Branch], hosts: Sequence[str],
           readings_bps: Matrix,
-          loaded: Iterable[tuple[Load, Mapping[Pair, float]]],
-          name: str = tree.FRONT_END) -> tree.Plane:
+          loaded: Iterable[tuple[Load, Mapping[Pair, float]]]) -> tree.Plane:
     """Build the tree with the rates of its uplinks.
 
     :param readings_bps: readings of the mixed rounds, see :func:`matrices`.
@@ -188,9 +187,9 @@ def plane(found: Sequence[Branch], hosts: Sequence[str],
                          rates[branch.name])
 
     return tree.Plane(
-        name, tuple(tree.Level(tree.default_level_name(level))
-                    for level in sorted({one.level for one in found})),
-        tuple(node(one) for one in found if one.parent is None))
+        levels=tuple(tree.Level(tree.default_level_name(level))
+                     for level in sorted({one.level for one in found})),
+        roots=tuple(node(one) for one in found if one.parent is None))
 
 
 def _limiting(found: Sequence[Branch], rates: Mapping[str, tree.Uplink]

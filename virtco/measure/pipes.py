@@ -70,12 +70,10 @@ NOTHING = Known(history.History().table())
 
 
 def known(table: history.Table, hosts: Mapping[str, hostrates.HostRate],
-          tolerance: float = hostrates.TOLERANCE,
           estimator: constant.Estimator | None = None) -> Known:
     """Estimate every pair, and find those that are slower than their hosts.
 
     :param hosts: estimates of the hosts by the same measurements.
-    :param tolerance: a smaller difference is none.
     :param estimator: this one, without a comparison.
     """
     if not len(table.ends):
@@ -90,7 +88,7 @@ def known(table: history.Table, hosts: Mapping[str, hostrates.HostRate],
     expected = np.minimum(out_bps[table.ends[:, 0]],
                           in_bps[table.ends[:, 1]])
     with np.errstate(invalid='ignore'):
-        is_slow = component.rates < (1 - tolerance) * expected
+        is_slow = component.rates < (1 - hostrates.TOLERANCE) * expected
     is_slow &= count >= LEAST_READINGS
     is_slow &= component.pair_noise <= constant.UNSTABLE
     slow = {}

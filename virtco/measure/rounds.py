@@ -122,8 +122,8 @@ CHECK = Transfer(3 * 2 ** 20, 0.025, 0.3)
 DISCOVER = Transfer(16 * 2 ** 20, 0.05, 0.5)
 
 
-def rates_bps(windows_bytes: Mapping[Pair, Sequence[int]],
-              window_s: float = WINDOW_S) -> dict[Pair, float]:
+def rates_bps(windows_bytes: Mapping[Pair, Sequence[int]]
+              ) -> dict[Pair, float]:
     """Compute each pair's rate while all of them sent, bit/s.
 
     :param windows_bytes: bytes of each pair from the common start on, by
@@ -142,5 +142,5 @@ def rates_bps(windows_bytes: Mapping[Pair, Sequence[int]],
     if end - begin < max(LEAST_WINDOWS, LEAST_SHARE * longest):
         return {}
     return {pair: units.bytes_per_s_to_bps(
-        sum(windows[begin:end]) / ((end - begin) * window_s))
+        sum(windows[begin:end]) / ((end - begin) * WINDOW_S))
         for pair, windows in windows_bytes.items()}

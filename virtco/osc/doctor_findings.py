@@ -28,6 +28,7 @@ _RECENT_S = 86_400.0
 _SLOW = 0.7
 #: Above this ratio of measured and planned CCT, a coflow is.
 _LATE = 1.5
+_MOST_NAMED = 3
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -241,7 +242,8 @@ def _coflow(coflow: coflow_wire.Coflow,
                    f'{units.format_rate(rate)}')
 
 
-def _few(names: Sequence[str], most: int = 3) -> str:
-    shown = ', '.join(names[:most])
-    return shown if len(names) <= most else (
-        f'{shown} and {len(names) - most} more')
+def _few(names: Sequence[str]) -> str:
+    """Name the first, and count the others."""
+    shown = ', '.join(names[:_MOST_NAMED])
+    return shown if len(names) <= _MOST_NAMED else (
+        f'{shown} and {len(names) - _MOST_NAMED} more')

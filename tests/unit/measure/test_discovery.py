@@ -205,7 +205,7 @@ def test_so_few_hosts_have_more_repetitions():
     many = discovery.mixed_rounds([f'h{i}' for i in range(64)])
     assert (len(few), len(many)) == (10, discovery.LEAST_REPEATS)
     assert sum(map(len, few)) == discovery.LEAST_ROUNDS
-    assert discovery.mixed_rounds([f'h{i}' for i in range(4)], 0) == few
+    assert discovery.mixed_rounds([f'h{i}' for i in range(4)]) == few
 
 
 HOSTS = tuple(f'h{i}' for i in range(4))

@@ -62,9 +62,10 @@ def test_a_transfer_is_bounded_in_bytes_and_time():
 @pytest.mark.parametrize(('n_windows', 'longest', 'n_counted'), [
     (7, 8, 0), (8, 9, 6), (10, 11, 7), (10, 70, 7), (10, 71, 0)])
 def test_six_windows_and_a_tenth_of_the_time_say_something(
-        n_windows, longest, n_counted):
+        n_windows, longest, n_counted, monkeypatch):
     """The last window ends early, a quarter of the others is left out."""
     counted = [0] + [1] * n_windows
     counted[-1 - n_counted:-1] = [1000] * n_counted
-    found = rounds.rates_bps({'a': counted, 'b': [1] * longest}, 0.5)
+    monkeypatch.setattr(rounds, 'WINDOW_S', 0.5)
+    found = rounds.rates_bps({'a': counted, 'b': [1] * longest})
     assert found == ({'a': 16000.0, 'b': 16.0} if n_counted else {})
