@@ -265,10 +265,29 @@ class Shaper:
             are_hidden = (
                 minors.LINK in stats and not self.uplink.is_inside
                 and self._turns.are_hidden(stats[minors.LINK].counts, frames))
-            has_changed = self._turns.update(counted, now_s, are_hidden)
+            has_changed = self._turns.update(counted, now_s, are_hidden,
+                                             self._answers(stats))
             if (has_changed or is_other) and (
                     self.policy is not None and self.conflict is None):
                 self.tree.let_leave(self._shape(), now_s + self.grace_s)
+
+    def _answers(self, stats: Mapping[int, wire.ClassStats]
+                 ) -> dict[int, int]:
+        """Return the packets that ports received, by their classes with a
+        filled queue.
+        """
+        filled = [minor for minor, seen in stats.items()
+                  if seen.backlog_bytes and minors.has_turns(minor)]
+        ifindexes = self.ifindexes() if filled else []
+        own, seats = minors.of_ports(ifindexes), minors.seats(ifindexes)
+        found: dict[int, int] = {}
+        for port in self.ports or () if filled else ():
+            classes = [minor for minor in filled if port.is_here and (
+                minor == own[port.ifindex]
+                or minors.seat_of(minor) == seats[port.ifindex])]
+            if classes:
+                found |= dict.fromkeys(classes, devices.sent_frames(port.dev))
+        return found
 
     @property
     def is_waiting(self) -> bool:

@@ -113,9 +113,14 @@ def limit_of(minor: int) -> int | None:
     return (minor - _FIRST_LIMIT) >> _LIMIT_BITS
 
 
+def seat_of(minor: int) -> int:
+    """Return the seat of a class of limited traffic; 0 for other classes."""
+    return 0 if minor < _FIRST_LIMIT else minor & (1 << _LIMIT_BITS) - 1
+
+
 def is_limited_port(minor: int) -> bool:
     """Return whether a class of limited traffic is a single port's."""
-    return limit_of(minor) is not None and minor & (1 << _LIMIT_BITS) - 1 > 0
+    return seat_of(minor) > 0
 
 
 def has_turns(minor: int) -> bool:

@@ -6,7 +6,8 @@ The kernel gives every port a turn of equal bytes. Two things make that unfair
 to a port that sends TCP. Frames are longer on the wire than the kernel counts
 in a turn, most of all short frames of other ports. And the queue of a port
 that floods never runs empty, while that of a port that slows down for losses
-does.
+does. A port that fills its queue loses much, or receives nothing: TCP waits
+for acknowledgements.
 
 The kernel counts the wire's bytes once per super-packet, although the device
 sends it as many frames: with segments of 88 bytes a class had 1.16 times its
@@ -16,9 +17,11 @@ tap: where the device sends many more frames than the classes count, and short
 ones, super-packets of all of them are cut until it is known whose they are.
 """
 
+from collections.abc import Collection
 from collections.abc import Mapping
 import dataclasses
 import operator
+import types
 
 from edge_module.tcplan import model
 
@@ -29,6 +32,9 @@ _FLOOD_LOSS = 0.25
 # A sender that starts may lose as much for a moment.
 _LEAST_PACKETS = 200
 _FLOOD_S = 10.0
+# Bytes that TCP sends per packet that it receives, at most: receivers
+# acknowledge two super-packets together.
+_BYTES_PER_ANSWER = 128 * 1024
 # Turns change in these steps, so that few classes are changed.
 _STEPS = 16
 # Longest frames, on average, for which the link's margin is too small where
@@ -53,6 +59,9 @@ class PortTurns:
     _before: dict[int, model.Counts] = dataclasses.field(default_factory=dict)
     _floods_until_s: dict[int, float] = dataclasses.field(
         default_factory=dict)
+    # Bytes sent and packets received by those who filled their queues.
+    _answers: dict[int, tuple[int, int]] = dataclasses.field(
+        default_factory=dict)
     # Bytes of all classes, and frames that they did not count.
     _whole: tuple[int, int] = (0, 0)
 
@@ -69,21 +78,28 @@ class PortTurns:
         return before != (0, 0) and hidden * _SHORT_BYTES > sent_bytes > 0
 
     def update(self, counted: Mapping[int, model.Counts], now_s: float,
-               are_hidden: bool = False) -> bool:
+               are_hidden: bool = False,
+               received: Mapping[int, int] = types.MappingProxyType({})
+               ) -> bool:
         """Update the turns from the classes' counters.
 
         :param counted: cumulative counters, by minor.
         :param now_s: any monotonic clock.
         :param are_hidden: see :meth:`are_hidden`.
+        :param received: packets that the port of each class ever received;
+            only of classes whose queue is not empty.
         :returns: whether a turn changed.
         """
         turns, before = {}, {}
+        silent = self._unanswered(counted, received)
         for minor, now in counted.items():
             base = self._before.get(minor, model.Counts())
             if base.sent_packets > now.sent_packets:  # another class
                 base = model.Counts()
             turn = self.turns.get(minor, 1.0)
-            if now.sent_packets + now.drops >= (
+            if minor in silent:
+                self._floods_until_s[minor] = now_s + _FLOOD_S
+            if minor in silent or now.sent_packets + now.drops >= (
                     base.sent_packets + base.drops + _LEAST_PACKETS):
                 since = model.Counts(*map(operator.sub, now, base))
                 base, turn = now, self._turn(minor, since, now_s)
@@ -99,6 +115,18 @@ class PortTurns:
         changed = turns != self.turns
         self.turns, self._before = turns, before
         return changed
+
+    def _unanswered(self, counted: Mapping[int, model.Counts],
+                    received: Mapping[int, int]) -> Collection[int]:
+        """Return the classes that filled their queues since the last call and
+        whose ports received less than acknowledgements of what they sent.
+        """
+        before, self._answers = self._answers, {
+            minor: (counted[minor].sent_bytes, packets)
+            for minor, packets in received.items()}
+        return {minor for minor, (sent_bytes, packets) in self._answers.items()
+                if minor in before and sent_bytes - before[minor][0]
+                > _BYTES_PER_ANSWER * (1 + packets - before[minor][1])}
 
     def _turn(self, minor: int, since: model.Counts, now_s: float) -> float:
         """Return a class's part of a turn, by its frame size and losses."""

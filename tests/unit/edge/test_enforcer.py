@@ -583,6 +583,25 @@ def test_a_port_that_floods_has_shorter_turns():
     assert not empty.uplink.asked
 
 
+def test_a_port_that_hears_nothing_has_shorter_turns(monkeypatch):
+    """In its own class and in those of limits; others keep theirs."""
+    found = started(dataclasses.replace(
+        ONE, unmanaged=edge_policy.Unmanaged(1e6)))
+    own, limited = minors.FIRST_PORT + 5, minors.of_limited(0, 5)
+    whole = found.uplink.tree[own].quantum_bytes
+    asked = []
+    monkeypatch.setattr(shaper.devices, 'sent_frames',
+                        lambda dev: asked.append(dev) or 7)
+    for now_s in (100.0, 101.0):
+        found.observe({minor: wire.ClassStats(
+            int(now_s) * 10 ** 7, 10 ** 5, 100) for minor in (
+                own, limited, minors.FIRST_PORT + 6, minors.UNKNOWN)}, now_s)
+    assert {minor: found.uplink.tree[minor].quantum_bytes / whole
+            for minor in (own, limited, minors.UNKNOWN)} == {
+        own: 1 / 16, limited: 1 / 16, minors.UNKNOWN: 1}
+    assert asked == 2 * ['up1', 'tap1']
+
+
 class Receiver:
     def __init__(self):
         self.policies = []

@@ -76,6 +76,24 @@ def test_frames_that_nobody_counted_are_looked_for():
     assert port.turns == {PORT: 14 / 16, 0x11: turns.FLOOD_TURN}
 
 
+def test_who_fills_a_queue_and_hears_nothing_floods():
+    """TCP hears at least of every second super-packet."""
+    port, sent = _turns(), [0, 0]
+    for now_s, (heard, is_silent) in enumerate(
+            [(0, False), (40, False), (77, False), (112, True)]):
+        sent[0] += 37 * 2 ** 17
+        sent[1] += 1
+        assert port.update({PORT: _sent(1514, 0), OTHER: model.Counts(*sent)},
+                           now_s, received={OTHER: heard}) == is_silent
+    assert port.turns == {OTHER: turns.FLOOD_TURN}
+    # An empty queue shows nothing, and neither does what was sent before it.
+    sent[0] += 2 ** 30
+    port.update({OTHER: model.Counts(*sent)}, 15)
+    assert port.update({OTHER: _sent(1514, 10 ** 6)}, 16,
+                       received={OTHER: 112})
+    assert port.turns == {}
+
+
 def test_a_class_that_was_made_anew_begins_anew():
     port = _turns()
     port.update({PORT: _sent(1514, 9000, 9000)}, 0)
