@@ -10,6 +10,7 @@ from collections.abc import Callable
 from collections.abc import Sequence
 import os
 import pathlib
+import shlex
 import shutil
 import signal
 import subprocess
@@ -286,8 +287,7 @@ def _all(chains: Sequence[Sequence[Sequence[str]]],
     scripts = []
     for number, chain in enumerate(chains):
         log = home / f'schema-{number}.log'
-        text = ' && '.join(' '.join(f"'{word}'" for word in command)
-                           for command in chain)
+        text = ' && '.join(map(shlex.join, chain))
         with log.open('wb') as sink:
             scripts.append((log, subprocess.Popen(
                 ['setpriv', '--pdeathsig', 'KILL', 'bash', '-xc', text],

@@ -125,10 +125,10 @@ def _errata(args: argparse.Namespace) -> int:
 
     found = errata.check()
     if args.json:
-        print(json.dumps(list(map(dataclasses.asdict, found))))
+        print(json.dumps([one._asdict() for one in found]))
     else:
         tables.print_table('Errata', errata.COLUMNS,
-                            map(errata.Erratum.row, found))
+                           (one[:-1] for one in found))
     return 0 if all(one.holds for one in found) else 1
 
 

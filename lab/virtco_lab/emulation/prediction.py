@@ -3,7 +3,6 @@
 """Completion times that the models expect of a placement."""
 
 import collections
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
 import dataclasses
@@ -15,15 +14,12 @@ import numpy as np
 from virtco import own_policies
 from virtco import scheduling
 from virtco import units
-from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco.model import live
 from virtco.state import schedule_input
 from virtco_lab.emulation import scenario
-from virtco_lab.sim import cloud
 from virtco_lab.sim import controlled
 from virtco_lab.sim import demands as demand_model
-from virtco_lab.sim import groups
 from virtco_lab.sim import schemes
 from virtco_lab.sim import simulation
 
@@ -208,25 +204,6 @@ def expect(placed: Sequence[Placed], rates_bps: dict[str, float], order: str
                                policy=own_policies.named(order))
     ends = {entry.coflow_id: entry.predicted_end_s for entry in made.coflows}
     return [ends[str(number)] for number in range(len(placed))]
-
-
-def place(workload: scenario.Workload, scheme: schemes.Scheme,
-          rates_bps: dict[str, float], slots: int, seed: int,
-          on_count: Callable[[int], object] = lambda count: None
-          ) -> dict[str, tuple[str, ...]]:
-    """Place the groups one after another, as the controller does.
-
-    :param on_count: gets the number of VMs that are placed.
-    :returns: group -> host of each of its VMs.
-    """
-    n_placed = itertools.accumulate(group.n_vms for group in workload.groups)
-    return cloud.simulate(
-        [cluster.Host(name, (float(slots),), rate_bps, rate_bps)
-         for name, rate_bps in rates_bps.items()],
-        [groups.of_slots(group.name, group.coflows, vm_slots=group.vm_slots)
-         for group in workload.groups],
-        scheme, seed=seed, leave=False,
-        on_planned=lambda: on_count(next(n_placed))).hosts
 
 
 def placed_coflows(workload: scenario.Workload,

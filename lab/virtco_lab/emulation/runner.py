@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
+import itertools
 import os
 import time
 
@@ -14,6 +15,7 @@ import psutil
 
 from virtco import hints
 from virtco import units
+from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco_lab.emulation import nova_client
 from virtco_lab.emulation import patience
@@ -24,6 +26,8 @@ from virtco_lab.emulation import starvation
 from virtco_lab.emulation import testbed as testbed_module
 from virtco_lab.emulation import traffic
 from virtco_lab.emulation import transfers
+from virtco_lab.sim import cloud
+from virtco_lab.sim import groups
 from virtco_lab.sim import schemes
 
 _DEFAULT_PORT = 5001
@@ -160,9 +164,15 @@ def run_simulated(workload: scenario.Workload, scheme: schemes.Scheme,
     n_vms = sum(group.n_vms for group in workload.groups)
     observer.step(f'placing {n_vms} VMs')
     usable_bps = prediction.usable_bps(rates_bps, scheme)
-    hosts = prediction.place(
-        workload, scheme, rates_bps, slots, seed,
-        lambda done: observer.count('placing', done, n_vms))
+    n_placed = itertools.accumulate(group.n_vms for group in workload.groups)
+    # Groups are placed in turn, as by the controller.
+    hosts = cloud.simulate(
+        [cluster.Host(name, (float(slots),), rate_bps, rate_bps)
+         for name, rate_bps in rates_bps.items()],
+        [groups.of_slots(group.name, group.coflows, vm_slots=group.vm_slots)
+         for group in workload.groups], scheme, seed=seed, leave=False,
+        on_planned=lambda: observer.count('placing', next(n_placed), n_vms)
+    ).hosts
     placing_s = time.monotonic() - began_s
     placed = prediction.placed_coflows(workload, hosts)
     predicted_s = prediction.expect(placed, usable_bps, scheme.order)

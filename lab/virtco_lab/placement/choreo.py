@@ -62,7 +62,9 @@ def place(inst: instances.Instance, budget: budgets.Budget
     """
     filler = candidates.Filler(inst)
     paths = _Paths(inst)
-    for src, dst in _transfers(inst):
+    for _size, src, dst in sorted(
+            (-size, src, dst) for arcs in inst.arcs
+            for src, dst, size in zip(*(a.tolist() for a in arcs))):
         budget.spend_numpy(PAIR_CALLS, inst.n_hosts ** 2)
         if not budget.in_time() or not _place_pair(filler, paths, src, dst):
             return None
@@ -74,12 +76,6 @@ def place(inst: instances.Instance, budget: budgets.Budget
                 return None
             filler.put(node, int(hosts[0]))
     return filler.done()
-
-
-def _transfers(inst: instances.Instance) -> list[tuple[int, int]]:
-    rows = [(-size, src, dst) for arcs in inst.arcs
-            for src, dst, size in zip(*(a.tolist() for a in arcs))]
-    return [(src, dst) for _size, src, dst in sorted(rows)]
 
 
 def _place_pair(filler: candidates.Filler, paths: _Paths, src: int,

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import dataclasses
 import itertools
 import math
+from typing import NamedTuple
 
 import numpy as np
 import scipy.optimize
@@ -28,12 +29,11 @@ _UNBOUNDED = 3  # status of scipy's linprog
 #: Servers of VirtCO's section 5.1.
 _SERVERS = 18
 _NEAR = 1e-6
-#: Headings of :meth:`Erratum.row`.
+#: Headings of the fields of an erratum but for the last.
 COLUMNS = ('where', 'printed', 'counterexample', 'a run finds')
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Erratum:
+class Erratum(NamedTuple):
     """A statement of a paper and its counterexample.
 
     :ivar where: place in the paper.
@@ -48,10 +48,6 @@ class Erratum:
     example: str
     found: str
     holds: bool
-
-    def row(self) -> tuple[str, ...]:
-        """Return the cells of a table of errata."""
-        return self.where, self.printed, self.example, self.found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -83,13 +83,16 @@ def _capacity_bps(trace: traces.Trace, rate_bps: float) -> np.ndarray:
 
 
 def quantile(values: np.ndarray, fraction: float) -> float:
-    """Find the order statistic below which that fraction of values lies."""
+    """Find the order statistic below which that fraction of values lies.
+
+    Of no values it is 0.
+    """
     ordered = np.sort(values)
-    return float(ordered[min(len(ordered) - 1, int(fraction * len(ordered)))])
+    return float(ordered[min(len(ordered) - 1, int(fraction * len(ordered)))]
+                 if len(ordered) else 0.0)
 
 
 def summary(values: np.ndarray) -> dict[str, float]:
     """Return mean, median and 95th percentile of times in seconds."""
     return {'mean_s': float(values.mean()) if len(values) else 0.0,
-            'median_s': quantile(values, 0.5) if len(values) else 0.0,
-            'p95_s': quantile(values, 0.95) if len(values) else 0.0}
+            'median_s': quantile(values, 0.5), 'p95_s': quantile(values, 0.95)}

@@ -46,7 +46,9 @@ def draw(result: outcome.Outcome, directory: pathlib.Path) -> pathlib.Path:
         if panel.log_y:
             axes.set_yscale('log')
             # A deviation above the mean would pull the axis far down.
-            axes.set_ylim(bottom=_least(panel) / 2)
+            axes.set_ylim(bottom=min((
+                y for series in panel.series for y in series.y
+                if y is not None and y > 0), default=1.0) / 2)
         axes.grid(axis='y', color='0.9')
         for handle, label in zip(*axes.get_legend_handles_labels()):
             handles.setdefault(label, handle)
@@ -57,11 +59,6 @@ def draw(result: outcome.Outcome, directory: pathlib.Path) -> pathlib.Path:
     path = directory / f'{result.name}.png'
     figure.savefig(path, dpi=_DPI)
     return path
-
-
-def _least(panel: outcome.Panel) -> float:
-    return min((y for series in panel.series for y in series.y
-                if y is not None and y > 0), default=1.0)
 
 
 def _bars(axes: Any, panel: outcome.Panel, colours: dict[str, str]) -> None:

@@ -17,6 +17,7 @@ from virtco_lab.emulation import plots
 from virtco_lab.emulation import prediction
 from virtco_lab.emulation import report
 from virtco_lab.emulation import results
+from virtco_lab.emulation import runner
 from virtco_lab.emulation import scenario
 from virtco_lab.emulation import table
 
@@ -46,8 +47,11 @@ def test_models_expect_of_a_placement_what_they_ever_did():
     found = {}
     for scheme in workload.schemes:
         counts = []
-        hosts = prediction.place(workload, scheme, rates_bps, 6, 0,
-                                 counts.append)
+        observer = runner.Observer()
+        observer.count = lambda what, done, total, counts=counts: (
+            counts.append(done))
+        hosts = runner.run_simulated(workload, scheme, rates_bps, 6, 0,
+                                     observer).hosts
         usable_bps = prediction.usable_bps(rates_bps, scheme)
         placed = prediction.placed_coflows(workload, hosts)
         found[scheme.name] = {
@@ -61,7 +65,7 @@ def test_models_expect_of_a_placement_what_they_ever_did():
             'uplinks': prediction.uplink_bytes(placed, rates_bps),
             'active': [[one.coflow_id, sorted(one.out_bytes),
                         sorted(one.in_bytes)] for one in (
-                            prediction.cloud.active_of(one.coflow.name, (
+                            runner.cloud.active_of(one.coflow.name, (
                                 flow for flow in one.flows()
                                 if flow[0] != flow[1])) for one in placed)]}
     drawing.check('demo-predictions', found)
