@@ -60,8 +60,40 @@ def slowest_s(controller, seconds):
     return found_s
 
 
+@contextlib.contextmanager
+def sending(home, controller):
+    """A coflow whose bytes are to be written down again and again."""
+    tenant, is_over = controller.tenant(), threading.Event()
+    found = []
+    for number, host in enumerate(tenant.launch(
+            2, slots=1, matrix='[[0, 1e12], [0, 0]]')):
+        found.append(edges.Edge(home, tenant.host(host), controller.url))
+        found[-1].add_port(tenant.instance(number), number)
+        found[-1].report()
+    coflow_id = tenant.coflow()['id']
+    sender, receiver = found
+    patience.wait_for(lambda: sender.has_class(coflow_id), 'a class')
+
+    def send():
+        while not is_over.wait(0.2):
+            sender.count(coflow_id, receiver.host)
+            sender.report()
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join(10)
+        for edge in found:
+            edge.close()
+
+
 def test_who_leads_goes_on_while_tenants_wait(databases, tmp_path):
-    """Their table is locked, and they use up all connections."""
+    """Their table is locked, and they use up all connections; so does what
+    the leader wants to write.
+    """
     url = databases.make_current('mariadb', tmp_path)
     engine = sa.create_engine(url, poolclass=sa.pool.NullPool)
     cloud = processes.Cloud(tmp_path, url)
@@ -69,6 +101,7 @@ def test_who_leads_goes_on_while_tenants_wait(databases, tmp_path):
         stack.callback(cloud.stop)
         first = cloud.start('controller', 'first')
         cloud.start('controller', 'second')
+        stack.enter_context(sending(tmp_path, first))
         holder = stack.enter_context(engine.connect())
         holder.exec_driver_sql('LOCK TABLES coflows WRITE')
         stack.enter_context(contextlib.closing(Flood(first.url)))

@@ -161,11 +161,16 @@ class Database:
     def as_leader(self, work: Callable[[orm.Session], T]) -> T:
         """Run ``work`` as :meth:`retried` does, if this process leads.
 
+        That is checked last: the check locks the row of the leader, whose beat
+        would wait as long as the work waits for other locks.
+
         :raises virtco.exception.Deposed: where it does not lead any more.
         """
         def fenced(session: orm.Session) -> T:
+            found = work(session)
+            session.flush()
             self.fence(session)
-            return work(session)
+            return found
 
         return self.retried(fenced)
 

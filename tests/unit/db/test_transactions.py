@@ -160,6 +160,30 @@ def test_one_leads(session):
     assert leader.current(session) == _seen(2, 0, '', '')
 
 
+def test_who_leads_is_checked_last(database, monkeypatch):
+    """Its row is locked from then on, and the work may wait for others."""
+    seen = []
+
+    def fence(session):
+        # What the work wants to write is written.
+        assert not session.new and not session.dirty
+        seen.append(session.get(models.Cluster, 1).generation)
+        if len(seen) > 1:
+            raise exception.Deposed(epoch=1)
+
+    def work(session):
+        session.get(models.Cluster, 1).generation += 1
+        return 'done'
+
+    monkeypatch.setattr(database, 'fence', fence)
+    assert database.as_leader(work) == 'done'
+    with pytest.raises(exception.Deposed):
+        database.as_leader(work)
+    with database.reader() as session:
+        assert session.get(models.Cluster, 1).generation == seen[0]
+    assert seen == [seen[0], seen[0] + 1]
+
+
 def test_writers_of_the_leader_do_not_exclude_each_other():
     asked = []
     leader.check(types.SimpleNamespace(scalar=lambda query: asked.append(
