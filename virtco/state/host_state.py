@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from collections.abc import Set
 import dataclasses
 import math
+import re
 from typing import Any
 from typing import NamedTuple
 from typing import TYPE_CHECKING
@@ -34,6 +35,7 @@ OVERTAKEN_MS = 3_600_000
 #: Reports of a host by which all is decided at once, in the long run and in a
 #: row: coflows begin and end there, and it may say whatever it likes.
 HURRIES_PER_S, MOST_HURRIES = 2.0, 20
+_MAC = re.compile(r'[0-9a-f]{2}(:[0-9a-f]{2}){5}')
 _OTHERS = 'background_bps', 'unshaped_bps', 'received_bps'
 
 
@@ -108,8 +110,8 @@ class HostState:
     def learn_ports(self) -> None:
         """Take the VMs and MAC addresses of the newest report."""
         self.vms = {port.vm for port in self.report.ports}
-        self.vm_of = {port.mac.lower(): port.vm
-                      for port in self.report.ports if port.mac}
+        self.vm_of = {mac: port.vm for port in self.report.ports
+                      if _MAC.fullmatch(mac := port.mac.lower())}
         self.macs = frozenset(self.report.link.macs).union(self.vm_of)
 
     def is_home(self, mac: str, runs_at: Callable[[str], str | None]) -> bool:

@@ -18,20 +18,30 @@ from virtco.wire import reports
 if TYPE_CHECKING:
     from virtco.state import host_state
 
-# A destination that is not named any more keeps its limit for so long.
-KEPT_S = 10.0
+# A destination that is not named any more keeps its limit for so long, and one
+# that was named while the host sent much: a second at full speed after each
+# pause, or to each VM of a host in turn, would be a flood without a limit.
+KEPT_S, _MUCH_KEPT_S = 10.0, 600.0
+# Part of the uplink that unmanaged traffic has where it is much.
+_MUCH = 1 / 8
+# Addresses that are kept for longer, the newest ones, and addresses of all of
+# their hosts together that are limited with them.
+_MOST_FLOODED, _MOST_OTHERS = 512, 256
 
 
 class Towards:
     """Ethernet addresses, and rates to the destinations that are limited.
 
     :ivar sent_bps: see :class:`virtco.table.unmanaged.Sender`.
+    :ivar flooded: addresses named while the host sent much.
     """
 
     def __init__(self) -> None:
         self.sent_bps: dict[str, float] = {}
-        self._seen_s: dict[str, float] = {}
+        self.flooded: frozenset[str] = frozenset()
+        self._kept_until_s: dict[str, float] = {}
         self._sent_bytes: dict[str, float] = {}
+        self._unmanaged_bytes = 0.0
 
     def update(self, report: reports.Report, told: edge_policy.Unmanaged
                | None, elapsed_s: float, now_s: float) -> None:
@@ -41,8 +51,9 @@ class Towards:
             destinations are not looked at any more, but counted.
         :param elapsed_s: time since the last report, 0 where none counts.
         """
+        kept_s = _MUCH_KEPT_S if self._is_much(report, elapsed_s) else KEPT_S
         if not (report.unmanaged.macs or report.unmanaged.limited
-                or self._seen_s or self._sent_bytes):
+                or self._kept_until_s or self._sent_bytes):
             # Most hosts of most clouds send nothing of the kind.
             if elapsed_s > 0:
                 self.sent_bps = {}
@@ -66,19 +77,39 @@ class Towards:
         self._sent_bytes = sent
         if elapsed_s > 0:
             self.sent_bps = rates
-        self._seen_s.update(dict.fromkeys(found, now_s))
-        self._seen_s = {mac: seen_s for mac, seen_s in self._seen_s.items()
-                        if now_s - seen_s <= KEPT_S}
+        for mac in found:
+            self._kept_until_s[mac] = max(
+                now_s + kept_s, self._kept_until_s.get(mac, 0.0))
+        self._kept_until_s = {
+            mac: until_s for mac, until_s in self._kept_until_s.items()
+            if now_s <= until_s}
+        longer = sorted(((until_s, mac) for mac, until_s
+                         in self._kept_until_s.items()
+                         if until_s > now_s + KEPT_S), reverse=True)
+        for _, mac in longer[_MOST_FLOODED:]:
+            self._kept_until_s[mac] = now_s + KEPT_S
+        self.flooded = frozenset(mac for _, mac in longer[:_MOST_FLOODED])
+
+    def _is_much(self, report: reports.Report, elapsed_s: float) -> bool:
+        """Return whether unmanaged traffic had much of the uplink since the
+        last report.
+        """
+        seen = report.shared.get('unmanaged', reports.PartCounters())
+        moved_bytes = seen.sent_bytes - self._unmanaged_bytes
+        self._unmanaged_bytes = seen.sent_bytes
+        egress_bps = report.link.egress_bps or math.inf
+        return elapsed_s > 0 and (units.bytes_per_s_to_bps(moved_bytes)
+                                  > _MUCH * elapsed_s * egress_bps)
 
     @property
     def is_sending(self) -> bool:
         """Whether the host sent unmanaged traffic lately, by its reports."""
-        return bool(self._seen_s or self.sent_bps.get(''))
+        return bool(self._kept_until_s or self.sent_bps.get(''))
 
     @property
     def macs(self) -> frozenset[str]:
-        """Ethernet addresses that the host sent to within :data:`KEPT_S`."""
-        return frozenset(self._seen_s)
+        """Ethernet addresses that the host sent to lately."""
+        return frozenset(self._kept_until_s)
 
 
 def senders(hosts: 'Mapping[str, host_state.HostState]', names: Set[str],
@@ -102,6 +133,7 @@ def senders(hosts: 'Mapping[str, host_state.HostState]', names: Set[str],
     for link in sending:
         host = hosts[link.host]
         macs: dict[str, set[str]] = {}
+        flooded: set[str] = set()
         for mac in host.towards.macs:
             claimed = places.get(mac, [])
             homes = claimed if len(claimed) == 1 else [
@@ -110,6 +142,12 @@ def senders(hosts: 'Mapping[str, host_state.HostState]', names: Set[str],
             for place in homes:
                 if place != link.host:
                     macs.setdefault(place, set()).add(mac)
+                    if mac in host.towards.flooded:
+                        flooded.add(place)
+        for place in flooded:
+            macs[place].update(sorted(
+                mac for mac in hosts[place].macs if len(places[mac]) == 1)[
+                    :_MOST_OTHERS // len(flooded)])
         before = host.unmanaged.limits if host.unmanaged is not None else ()
         found[link.host] = unmanaged.Sender(
             link.egress_bps, link.default_rate_bps,

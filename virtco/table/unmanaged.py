@@ -103,7 +103,7 @@ def limits(left_bps: Mapping[str, float], senders: Mapping[str, Sender]
 def _of_sender(sender: Sender, rates: Mapping[str, float],
                is_needed: bool, flooding: int) -> edge_policy.Unmanaged:
     """Build the limits of one sender's unmanaged traffic."""
-    slots = _slots(sender.slots, rates)
+    slots = _slots(sender, rates)
     places = collections.Counter(
         mac for macs in sender.macs.values() for mac in macs)
     # Addresses of hosts without a class, or at several hosts: a packet to them
@@ -123,10 +123,14 @@ def _some(macs: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(macs)[:edge_policy.MAX_MACS])
 
 
-def _slots(before: Mapping[str, int], wanted: Iterable[str]
-           ) -> dict[str, int]:
-    """Assign slots to destinations; a destination that has one keeps it."""
-    wanted = sorted(wanted)
+def _slots(sender: Sender, wanted: Iterable[str]) -> dict[str, int]:
+    """Assign slots to destinations, first to those that are sent to; one that
+    has a slot keeps it.
+    """
+    before = sender.slots
+    wanted = sorted(wanted, key=lambda host: (
+        sender.sent_bps.get(host, math.inf) <= 0, host not in before, host)
+        )[:edge_policy.MAX_LIMITS]
     kept = {host: before[host] for host in wanted if host in before}
     free = iter(sorted(set(range(1, edge_policy.MAX_LIMITS + 1))
                        - set(kept.values())))

@@ -48,6 +48,57 @@ def test_macs_are_known_for_a_while():
     assert found.macs == set() and not found.is_sending
 
 
+def flood(*macs, sent_bytes):
+    """A report with so many unmanaged bytes, on a link of 8 Mbit/s."""
+    return made.replaced(
+        report(*macs), link={'egress_bps': 8e6, 'ingress_bps': 8e6},
+        shared={'unmanaged': {'sent_bytes': sent_bytes}})
+
+
+def test_macs_are_known_for_longer_where_much_was_sent():
+    """Who floods for a second each 11 s would never have a limit."""
+    found = unmanaged_bytes.Towards()
+    found.update(flood(A, sent_bytes=9e9), None, 0.0, 100.0)
+    found.update(flood(B, sent_bytes=9e9 + 124e3), None, 1.0, 101.0)
+    assert found.flooded == set()
+    found.update(flood(C, sent_bytes=9e9 + 250e3), None, 1.0, 102.0)
+    assert found.flooded == {C}
+    # Little that follows shortens nothing.
+    found.update(flood(C, sent_bytes=9e9 + 250e3), None, 1.0, 103.0)
+    found.update(flood(sent_bytes=9e9 + 250e3), None, 1.0, 650.0)
+    assert found.macs == found.flooded == {C} and found.is_sending
+    found.update(flood(sent_bytes=9e9 + 250e3), None, 1.0, 695.0)
+    assert found.macs == {C} and found.flooded == set()
+    found.update(flood(sent_bytes=9e9 + 250e3), None, 1.0, 702.1)
+    assert not found.macs and not found.is_sending
+
+
+def test_few_macs_are_known_for_longer():
+    found = unmanaged_bytes.Towards()
+    macs = [f'02:00:00:00:{number >> 8:02x}:{number & 255:02x}'
+            for number in range(600)]
+    found.update(flood(*macs[:300], sent_bytes=1e6), None, 1.0, 100.0)
+    found.update(flood(*macs[300:], sent_bytes=2e6), None, 1.0, 101.0)
+    assert len(found.flooded) == 512 > len(found.flooded - {*macs[300:]})
+    assert found.flooded >= {*macs[300:]}
+    found.update(flood(sent_bytes=2e6), None, 1.0, 112.0)
+    assert found.macs == found.flooded
+
+
+def test_all_of_a_host_is_limited_where_much_was_sent():
+    """Its VMs would be flooded one after the other."""
+    others = [f'02:00:00:00:01:{number:02x}' for number in range(200)]
+    hosts = {'h0': host('h0', A), 'h1': host('h1', B, C, 'no-address'),
+             'h2': host('h2', D, *others)}
+    for sent_bytes, now_s in (0, 2.0), (1e6, 3.0):
+        hosts['h0'].towards.update(flood(
+            B, D, sent_bytes=sent_bytes), None, 1.0, now_s)
+    links = [coflow_table.Link('h0', 8e6, 8e6, 3e5)]
+    found = unmanaged_bytes.senders(hosts, {'h0'}, links)['h0'].macs
+    assert found['h1'] == {B, C} and D in found['h2']
+    assert len(found['h2']) in (128, 129)
+
+
 def test_a_limited_destination_is_named_by_its_counter():
     found = unmanaged_bytes.Towards()
     found.update(report(h1=100, h2=500, others=50), TOLD, 0.0, 1.0)

@@ -80,6 +80,17 @@ def test_slots_stay_and_the_rest_shares_one_class():
     assert len(told.others_macs) == 100 - edge_policy.MAX_LIMITS
 
 
+def test_one_that_is_sent_to_has_a_slot_before_a_silent_one():
+    hosts = [f'h{number:03}' for number in range(100)]
+    silent = _sender(hosts, dict.fromkeys(hosts[:63], 0.0), slots={
+        host: number for number, host in enumerate(hosts[:63], 1)})
+    told = unmanaged.limits(dict.fromkeys(hosts, 1e8), {'s': silent})['s']
+    limited = {limit.host: limit.slot for limit in told.limits}
+    assert limited.keys() == {*hosts[63:], *hosts[:26]}
+    # A silent one that stays has the slot that it had.
+    assert [limited[host] for host in hosts[:26]] == [*range(1, 27)]
+
+
 def test_an_address_at_several_hosts_shares_the_class_of_the_others():
     """A tenant may give its own VM elsewhere the address of a victim."""
     twice, once = _mac(1), _mac(2)
