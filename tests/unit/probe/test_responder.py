@@ -3,6 +3,7 @@
 """How a responder counts what arrives, and for how long it waits for it."""
 
 import contextlib
+import itertools
 import math
 import socket
 import threading
@@ -258,7 +259,10 @@ def told(packets):
      [0, 1, 2], 100.41),
     # Half a second at most.
     ([(100.0, [0]), (101.0, [1]), (101.0, told(3))], [0, 1], 101.5),
-    ([(100.0, told(3))], [], 100.05)])
+    ([(100.0, told(3))], [], 100.05),
+    # Packets of others keep nobody waiting.
+    ([(100.0, [0]), (100.0, told(3)), (100.03, []), (100.06, []),
+      (100.09, [])], [0], 100.06)])
 def test_a_burst_ends_when_nothing_comes_any_more(clock, monkeypatch, events,
                                                   sequence, end_s):
     found = Arrivals(clock, monkeypatch, *events).next()
@@ -321,6 +325,15 @@ def test_packets_of_others_and_of_other_bursts_do_not_count():
     times_s = [seconds + 1e-9 * ns for _, seconds, ns in (*found, late)]
     assert times_s == sorted(times_s)
     assert times_s[0] == pytest.approx(before_s, abs=5)
+
+
+def test_a_flood_is_left_now_and_then():
+    """The deadline would pass unnoticed."""
+    n_read = itertools.count()
+    flood = types.SimpleNamespace(recvmsg_into=lambda *_: (
+        next(n_read) and 20, [(1, 35, bytes(16))], 0, None))
+    assert not [*responder._arrived(flood, COOKIE, 3)]
+    assert next(n_read) == 4096
 
 
 def test_of_two_packets_alike_the_first_counts(clock, monkeypatch):
