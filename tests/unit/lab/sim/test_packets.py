@@ -68,7 +68,7 @@ def test_distances_are_by_scheme_and_by_wait(tmp_path):
         'missed')
     assert by_wait == ('up to 10% of the run: 5.0 and 10.0 % in 10 runs, '
                        'beyond 5 %: 5; over 10% of the run: 20.0 and 20.0 % '
-                       'in 5 runs, beyond 5 %: 5', '–')
+                       'in 5 runs, beyond 5 %: 5', 'missed')
 
 
 def test_a_run_without_a_column_is_an_error(tmp_path):
