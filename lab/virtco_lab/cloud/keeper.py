@@ -122,13 +122,12 @@ class Keeper:
         tls.make(home / 'tls', self.layout.address)
 
     def _stores(self) -> None:
-        """Start database, broker and etcd, and create the databases."""
+        """Start database and broker, and create the databases."""
         database, broker = services.MariaDB(
             self.layout.home / 'mariadb'), services.RabbitMQ(
             self.layout.home / 'rabbitmq')
-        self._launch([database, broker, services.Etcd(
-            self.layout.home / 'etcd'), *(
-                ovn.central(self.layout) if self._is_ovn else ())])
+        self._launch([database, broker, *(
+            ovn.central(self.layout) if self._is_ovn else ())])
         for name in _DATABASES:
             self._urls[name] = database.create_database(name)
         self._broker = broker.url

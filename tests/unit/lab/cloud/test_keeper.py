@@ -99,7 +99,7 @@ def _cloud(monkeypatch, tmp_path):
                         lambda run: Fabric(story, run))
     monkeypatch.setattr(keeper.tls, 'make', lambda directory, address: (
         story.append(f'certify {directory} for {address}')))
-    for name in ('MariaDB', 'RabbitMQ', 'Etcd'):
+    for name in ('MariaDB', 'RabbitMQ'):
         monkeypatch.setattr(keeper.services, name, lambda home, name=name: (
             service(name.lower(), home)))
     for name in ('Http', 'Daemon', 'wsgi'):
@@ -146,7 +146,7 @@ def test_parts_are_started_in_an_order_in_which_they_find_each_other(cloud):
         'enter virtco-emu-abc123-control',
         f'certify {cloud.home}/tls for 172.30.0.1',
         *(f'{verb} {name}' for verb in ('launch', 'await')
-          for name in ('mariadb', 'rabbitmq', 'etcd')),
+          for name in ('mariadb', 'rabbitmq')),
         *(f'database {name}' for name in (
             'keystone', 'placement', 'glance', 'neutron', 'nova_api',
             'nova_cell0', 'nova', 'virtco')),
@@ -171,10 +171,10 @@ def test_a_chassis_is_there_before_its_edge_module(cloud):
     one.up()
     assert layouts.load(cloud.home).backend == 'ovn'
     story = [line for line in cloud.story if re.match(
-        '(launch |await )?(etcd|north|neutron-|switch|connect|chassis|edge)',
+        '(launch |await )?(north|neutron-|switch|connect|chassis|edge)',
         line)]
     assert story == [
-        'launch etcd', 'launch northd', 'await etcd', 'await northd',
+        'launch northd', 'await northd',
         'launch neutron-ovn-maintenance-worker',
         'await neutron-ovn-maintenance-worker',
         *(line for host in ('compute1', 'compute2') for line in (
@@ -282,7 +282,7 @@ def test_a_service_that_ended_by_itself_is_waited_for_and_so_told(cloud):
     cloud.story.clear()
     cloud.keeper.check()
     assert not cloud.story
-    cloud.services['etcd'].process = None
+    cloud.services['rabbitmq'].process = None
     cloud.services['nova'].process.returncode = 1
     cloud.keeper.check()
     assert cloud.story == ['await nova']
