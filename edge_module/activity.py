@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Activity of the classes of coflows: who began or ceased to send. Pure.
+"""Activity of classes, which calls for a report before it is due. Pure.
 
 The controller's rates are as good as what it knows: where coflows last three
 seconds and a report comes each second, exact hints are worth 2 % of the mean
@@ -49,3 +49,36 @@ class Activity(Generic[Key]):
         self._busy = busy
         self._told |= changed
         return bool(changed)
+
+
+class Floods:
+    """Finds when unmanaged traffic without a limit begins to be much.
+
+    Limits come with the policy that answers a report, and until then a flood
+    takes the receiver's link from the coflows that arrive there.
+    """
+
+    def __init__(self) -> None:
+        self._sent_bytes: dict[int, int] = {}
+        self._is_much = False
+        self._is_told = False
+
+    def forget_told(self) -> None:
+        """Let a flood call for a report again."""
+        self._is_told = False
+
+    def has_begun(self, classes: Mapping[int, wire.ClassStats],
+                  much_bytes: float) -> bool:
+        """Return whether the classes sent much since the last look, and not
+        before; at most once until :meth:`forget_told`.
+        """
+        before = self._sent_bytes
+        self._sent_bytes = {key: one.sent_bytes
+                            for key, one in classes.items()}
+        # The first look at a class may be long after its first packet.
+        was_much, self._is_much = self._is_much, sum(
+            sent_bytes - before.get(key, sent_bytes)
+            for key, sent_bytes in self._sent_bytes.items()) > much_bytes
+        has_begun = self._is_much and not (was_much or self._is_told)
+        self._is_told |= has_begun
+        return has_begun

@@ -25,6 +25,7 @@ from edge_module.qdisc import link_speed
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 from virtco import exception
+from virtco import units
 from virtco.wire import edge_policy
 from virtco.wire import reports
 
@@ -35,6 +36,10 @@ _REST = 100
 PAIRS_PERIODS = 5
 #: Looks at the classes in an interval, and least seconds from one to the next.
 _LOOKS, _LOOK_S = 5, 0.1
+#: Unmanaged traffic without a limit, as time of the full link between two
+#: looks, from which it calls for a report: an eighth where these are 0.2 s
+#: apart.
+_FLOOD_S = 0.025
 #: Seconds between readings of peers' bytes for profiles, which are hourly.
 _PEERS_S = 30.0
 
@@ -84,7 +89,9 @@ class Readings:
             _PEERS_S, 6 * pairs_interval_s))
         self._due_s: dict[Callable[..., None], float] = {}
         self._heavy = heavy_ports.HeavyPorts()
-        self.activity = activity.Activity[int]()
+        self._activity = activity.Activity[int]()
+        self._floods = activity.Floods()
+        self._limits_unmanaged = False
         self._counting = threading.Lock()
 
     def name(self, policy: edge_policy.EdgePolicy) -> None:
@@ -92,6 +99,7 @@ class Readings:
         with self._counting:
             self.counters.name_classes(policy.classes)
             self.counters.name_limits(policy.unmanaged)
+            self._limits_unmanaged = policy.unmanaged is not None
 
     def read(self, now_s: float) -> None:
         """Read the counters.
@@ -122,12 +130,13 @@ class Readings:
             lock.release()
 
     def look(self) -> tuple[bool, float]:
-        """Return whether a class of a coflow began or ceased to send, and the
-        least seconds until the next look.
+        """Return whether a class of a coflow began or ceased to send, or a
+        flood began, and the least seconds until the next look.
         """
         with self._counting:
             coflows = self.counters.coflow_minors
-        if not coflows:
+            limits_unmanaged = self._limits_unmanaged
+        if not (coflows or limits_unmanaged):
             return False, 0.0
         start_s = time.thread_time()
         try:
@@ -136,8 +145,19 @@ class Readings:
             return False, 0.0  # the next report says so
         of_coflows = {key for key in stats
                       if key >= 0 and key % minors.FURTHER in coflows}
-        return (self.activity.has_changed(of_coflows, stats),
-                _REST * (time.thread_time() - start_s))
+        has_changed = self._activity.has_changed(of_coflows, stats)
+        if limits_unmanaged:
+            unlimited = {key: one for key, one in stats.items()
+                         if minors.is_unlimited(key)}
+            has_changed |= self._floods.has_begun(
+                unlimited, _FLOOD_S * units.bps_to_bytes_per_s(
+                    self.enforcer.link_bps))
+        return has_changed, _REST * (time.thread_time() - start_s)
+
+    def forget_told(self) -> None:
+        """Let all that has called for a report do so again."""
+        self._activity.forget_told()
+        self._floods.forget_told()
 
     def _take(self, now_s: float, reading: Callable[..., None],
               *arguments: object, least_s: float = 0.0, share: float = 0.01
@@ -264,9 +284,7 @@ class Reporter:
             self._wait(started_s + self.conf.edge.report_interval_s)
 
     def _wait(self, until_s: float) -> None:
-        """Wait until a report is due, or wanted, or a class began or ceased to
-        send.
-        """
+        """Wait until a report is due, or wanted, or a look calls for one."""
         look_s = max(_LOOK_S, self.conf.edge.report_interval_s / _LOOKS)
         while (now_s := time.monotonic()) < until_s - (
                 rest_s := max(look_s, self._look_due_s - now_s)):
@@ -277,7 +295,7 @@ class Reporter:
             if has_changed:
                 return
         self._now.wait(max(0.0, until_s - now_s))
-        self.readings.activity.forget_told()
+        self.readings.forget_told()
 
     def make(self, now_s: float) -> reports.Report:
         """Read the kernel and return a report."""

@@ -50,6 +50,12 @@ def is_port(minor: int) -> bool:
     return FIRST_PORT <= minor < FIRST_PORT + N_PORTS
 
 
+def is_unlimited(minor: int) -> bool:
+    """Return whether a class has unmanaged traffic to hosts without a limit.
+    """
+    return is_port(minor) or minor == UNKNOWN
+
+
 def of_control(port_minor: int) -> int:
     """Return the minor of a VM port's control packets.
 
@@ -125,4 +131,4 @@ def is_limited_port(minor: int) -> bool:
 
 def has_turns(minor: int) -> bool:
     """Return whether a class is of VM ports, which takes turns with others."""
-    return is_port(minor) or is_limited_port(minor) or minor == UNKNOWN
+    return is_unlimited(minor) or is_limited_port(minor)

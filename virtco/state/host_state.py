@@ -62,11 +62,14 @@ class Taken(NamedTuple):
 
     :ivar since_s: time at which the counters of the report before were read;
         now, where they began at 0.
+    :ivar new_flood: whether it sends much unmanaged traffic to VMs that it did
+        not send to before.
     """
 
     since_s: float
     new_ports: bool
     new_link: bool
+    new_flood: bool
     deltas: list[byte_counters.Delta]
 
 
@@ -162,8 +165,9 @@ class HostState:
         self.deltas = step.deltas
         if elapsed_s > 0:
             self.observe(step.deltas, elapsed_s, step.others_bytes, now_s)
-        self.towards.update(report, self.unmanaged, elapsed_s, now_s)
-        return Taken(since_s, new_ports, new_link, step.deltas)
+        new_flood = self.towards.update(report, self.unmanaged, elapsed_s,
+                                        now_s)
+        return Taken(since_s, new_ports, new_link, new_flood, step.deltas)
 
     def observe(self, deltas: Iterable[byte_counters.Delta], elapsed_s: float,
                 others_bytes: Sequence[float], now_s: float) -> None:

@@ -397,7 +397,7 @@ class LiveState:
             is_urgent = self._progress.take(state, taken.deltas,
                                             taken.since_s, now_s)
             return (is_urgent or taken.new_ports or taken.new_link
-                    ) and state.may_hurry(now_s)
+                    or taken.new_flood) and state.may_hurry(now_s)
 
     def _learn_in_parts(self, host: str, ports: Iterable[reports.Port]
                         ) -> None:
@@ -417,15 +417,17 @@ class LiveState:
 
     def _refuse_addresses(self, state: host_state.HostState) -> None:
         """Add findings where a host reports MAC addresses of other hosts' VMs,
-        or another one those of its VMs.
+        or another one those of its VMs. VMs in two networks may have the same.
         """
+        runs_at = self._addresses.runs_at
         for at in self._hosts.values():
             if at is state or at.macs.isdisjoint(state.macs):
                 continue
             for mac in at.macs & state.macs:
                 for home, other in ((at, state), (state, at)):
-                    if home.is_home(mac, self._addresses.runs_at) and (
-                            home.vm_of[mac] not in other.vms):
+                    if (home.is_home(mac, runs_at)
+                            and not other.is_home(mac, runs_at)
+                            and home.vm_of[mac] not in other.vms):
                         self._progress.refuse_address(
                             other.host, mac, home.vm_of[mac], home.host)
 

@@ -44,20 +44,21 @@ class Towards:
         self._unmanaged_bytes = 0.0
 
     def update(self, report: reports.Report, told: edge_policy.Unmanaged
-               | None, elapsed_s: float, now_s: float) -> None:
-        """Take in a report.
+               | None, elapsed_s: float, now_s: float) -> bool:
+        """Take in a report; return whether limits should follow at once.
 
         :param told: the limits that the host has: packets to these
             destinations are not looked at any more, but counted.
         :param elapsed_s: time since the last report, 0 where none counts.
         """
-        kept_s = _MUCH_KEPT_S if self._is_much(report, elapsed_s) else KEPT_S
+        is_much = self._is_much(report, elapsed_s)
+        kept_s = _MUCH_KEPT_S if is_much else KEPT_S
         if not (report.unmanaged.macs or report.unmanaged.limited
                 or self._kept_until_s or self._sent_bytes):
             # Most hosts of most clouds send nothing of the kind.
             if elapsed_s > 0:
                 self.sent_bps = {}
-            return
+            return False
         macs = {} if told is None else {
             '': told.others_macs,
             **{limit.host: limit.macs for limit in told.limits}}
@@ -77,6 +78,7 @@ class Towards:
         self._sent_bytes = sent
         if elapsed_s > 0:
             self.sent_bps = rates
+        has_new = is_much and not found <= self._kept_until_s.keys()
         for mac in found:
             self._kept_until_s[mac] = max(
                 now_s + kept_s, self._kept_until_s.get(mac, 0.0))
@@ -89,6 +91,7 @@ class Towards:
         for _, mac in longer[_MOST_FLOODED:]:
             self._kept_until_s[mac] = now_s + KEPT_S
         self.flooded = frozenset(mac for _, mac in longer[:_MOST_FLOODED])
+        return has_new
 
     def _is_much(self, report: reports.Report, elapsed_s: float) -> bool:
         """Return whether unmanaged traffic had much of the uplink since the

@@ -15,6 +15,7 @@ from edge_module.privileged import devices
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
+from virtco.wire import edge_policy
 from virtco.wire import reports
 
 
@@ -150,7 +151,7 @@ def test_looks_take_one_per_cent_of_the_time(tmp_path, monkeypatch):
     monkeypatch.setattr(report, 'time', types.SimpleNamespace(
         monotonic=lambda: clock.s))
     forgotten = []
-    reporter.readings.activity.forget_told = lambda: forgotten.append(clock.s)
+    reporter.readings.forget_told = lambda: forgotten.append(clock.s)
     reporter._wait(1.0)
     assert told == [0.2, 0.5, 0.2, 0.1]
     assert forgotten == [pytest.approx(1.0)]
@@ -197,6 +198,32 @@ def test_a_look_is_at_the_classes_of_coflows(reporter):
     # A queue of OVN is no coflow's, whatever its number.
     stats[0x10 - minors.FURTHER] = wire.ClassStats(5)
     assert not readings.look()[0]
+
+
+def test_a_look_is_at_floods_where_unmanaged_traffic_is_limited(reporter):
+    readings, stats = reporter.readings, {}
+    reporter.enforcer.stats = lambda with_drops: stats
+    much = int(reporter.enforcer.link_bps / 8 / 20)
+
+    def send(minor, n_bytes):
+        stats[minor] = wire.ClassStats(n_bytes)
+        return readings.look()[0]
+
+    port = minors.FIRST_PORT + 7
+    send(port, 0)
+    assert not send(port, much)
+    readings.name(types.SimpleNamespace(
+        classes=(), unmanaged=edge_policy.Unmanaged(1e6)))
+    assert not send(port, 2 * much)
+    assert send(port, 3 * much)
+    readings.forget_told()
+    assert not send(port, 3 * much)
+    # What has a limit, and what is no VM's, is no flood.
+    for minor in minors.of_limited(3, 7), minors.HOST, minors.LINK:
+        send(minor, 0)
+        assert not send(minor, 9 * much)
+    send(minors.UNKNOWN, 0)
+    assert send(minors.UNKNOWN, much)
 
 
 def test_a_look_tells_what_it_took(reporter, monkeypatch):

@@ -84,6 +84,20 @@ def test_who_is_always_in_a_hurry_waits_for_its_turn(state):
     assert sum(later) == pytest.approx(10 * host_state.HURRIES_PER_S, abs=3)
 
 
+def test_a_flood_towards_new_vms_is_decided_on_at_once(state):
+    def reports(sent_bytes, *macs):
+        now_s[0] += 1.0
+        return state.intake('h0', made.report(
+            epoch='e', unmanaged={'macs': list(macs)},
+            shared={'unmanaged': {'sent_bytes': sent_bytes}}), now_s[0])
+
+    now_s = [100.0]
+    reports(0)
+    assert not reports(10**12)
+    assert reports(2 * 10**12, MAC)
+    assert not reports(3 * 10**12, MAC)
+
+
 def ports(*vms, mac=MAC, **values):
     return made.report(ports=[{'vm': vm, 'mac': mac} for vm in vms], **values)
 
@@ -121,8 +135,10 @@ def test_a_vm_on_its_way_is_no_lie(state):
     assert details(state) == [] and places_of(state) == {'h1'}
 
 
-def test_an_address_of_two_networks_is_at_both_hosts(state):
-    for host, vm in (('h1', 'x'), ('h2', 'y')):
+@pytest.mark.parametrize('vms', [('x', 'y'), ('g-1', 'g-2')])
+def test_an_address_of_two_networks_is_at_both_hosts(state, vms):
+    """Also where these are known to run there."""
+    for host, vm in zip(('h1', 'h2'), vms):
         state.intake(host, ports(vm), 1.0)
     assert details(state) == [] and places_of(state) == {'h1', 'h2'}
 

@@ -73,6 +73,17 @@ def test_macs_are_known_for_longer_where_much_was_sent():
     assert not found.macs and not found.is_sending
 
 
+def test_limits_follow_a_new_flood_at_once():
+    found = unmanaged_bytes.Towards()
+    assert not found.update(flood(A, sent_bytes=0), None, 0.0, 100.0)
+    # Much to those that are known, and little to new ones.
+    assert not found.update(flood(A, sent_bytes=1e6), None, 1.0, 101.0)
+    assert not found.update(flood(A, B, sent_bytes=1e6), None, 1.0, 102.0)
+    assert found.update(flood(A, C, sent_bytes=2e6), None, 1.0, 103.0)
+    assert not found.update(flood(A, C, sent_bytes=3e6), None, 1.0, 104.0)
+    assert not found.update(flood(sent_bytes=4e6), None, 1.0, 105.0)
+
+
 def test_few_macs_are_known_for_longer():
     found = unmanaged_bytes.Towards()
     macs = [f'02:00:00:00:{number >> 8:02x}:{number & 255:02x}'
