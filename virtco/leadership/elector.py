@@ -168,10 +168,22 @@ class Elector:
         leader.check(session, self.epoch)
 
     def _run(self) -> None:
-        while not self._stop.wait(self._lease_s / locks.TURNS_PER_LEASE):
+        while not self._stop.wait(self.pause_s()):
             self.turn()
             if self._is_over:
                 return
+
+    def pause_s(self) -> float:
+        """Return the time until the next turn, earlier where this process may
+        take over earlier: hosts wait for their policies.
+        """
+        turn_s = self._lease_s / locks.TURNS_PER_LEASE
+        if (self._lock is None or self.epoch is not None
+                or self.seen is None or self._still_since_s is None):
+            return turn_s
+        left_s = (self._still_since_s - self._clock()
+                  + self._patience_s(self.seen, self._lock))
+        return left_s if 0 < left_s < turn_s else turn_s
 
     def turn(self) -> None:
         try:

@@ -125,6 +125,31 @@ def test_a_silent_leader_is_followed(site, gives_up_lock, is_file, within_s):
     assert site.led == [('a', 1), ('b', 2)]
 
 
+@pytest.mark.parametrize('gives_up_lock, takes_s', [(True, 1.5), (False, 3)])
+def test_who_may_take_over_does_not_wait_for_its_turn(site, gives_up_lock,
+                                                      takes_s):
+    """A lease, or half of it, since it saw the last beat."""
+    first, second = site.make('a'), site.make('b')
+    start(first)
+    assert first.pause_s() == 0.5
+    site.now_s += 0.2
+    start(second)
+    since_s = site.now_s
+    if gives_up_lock:
+        first.lock.close()
+    site.now_s += 0.4
+    second.turn()
+    for _ in range(20):
+        if second.epoch is not None:
+            break
+        assert 0 < second.pause_s() <= 0.5
+        site.now_s += second.pause_s()
+        second.turn()
+        assert site.now_s - since_s < takes_s + 0.1
+    assert site.now_s - since_s == pytest.approx(takes_s)
+    assert second.pause_s() == site.look().pause_s() == 0.5
+
+
 def test_who_stood_still_looks_before_it_leads_on(site):
     first, second = site.make('a'), site.make('b')
     start(first)
