@@ -33,6 +33,7 @@ from virtco.state import host_state
 from virtco.state import host_uplinks
 from virtco.state import inflight
 from virtco.state import living_groups
+from virtco.state import mac_addresses
 from virtco.state import measured_rates
 from virtco.state import progress
 from virtco.state import route as routes
@@ -66,6 +67,7 @@ class LiveState:
         self._rules = given
         self._groups = living_groups.Groups()
         self._hosts: dict[str, host_state.HostState] = {}
+        self._reporters = mac_addresses.Reporters()
         self._unsaved_hosts: set[str] = set()
         # Hosts that send bytes of no coflow.
         self._sending: set[str] = set()
@@ -178,6 +180,7 @@ class LiveState:
                 link = state.known_link
                 if state.load(stored):
                     self._learn_addresses(stored.host, state.report.ports)
+                    self._reporters.update(stored.host, state.macs)
                     self._uplinks.observed(stored.host)
                 if state.known_link != link:
                     self._uplinks.changed(stored.host)
@@ -189,6 +192,7 @@ class LiveState:
         with self._lock:
             for name in hosts & self._hosts.keys():
                 self._learn_addresses(name, ())
+                self._reporters.update(name, frozenset())
                 del self._hosts[name]
                 self._uplinks.rehost(name)
             self._unsaved_hosts -= hosts
@@ -420,16 +424,15 @@ class LiveState:
         or another one those of its VMs. VMs in two networks may have the same.
         """
         runs_at = self._addresses.runs_at
-        for at in self._hosts.values():
-            if at is state or at.macs.isdisjoint(state.macs):
-                continue
-            for mac in at.macs & state.macs:
-                for home, other in ((at, state), (state, at)):
-                    if (home.is_home(mac, runs_at)
-                            and not other.is_home(mac, runs_at)
-                            and home.vm_of[mac] not in other.vms):
-                        self._progress.refuse_address(
-                            other.host, mac, home.vm_of[mac], home.host)
+        self._reporters.update(state.host, state.macs)
+        for mac, name in self._reporters.shared(state.host):
+            at = self._hosts[name]
+            for home, other in ((at, state), (state, at)):
+                if (home.is_home(mac, runs_at)
+                        and not other.is_home(mac, runs_at)
+                        and home.vm_of[mac] not in other.vms):
+                    self._progress.refuse_address(
+                        other.host, mac, home.vm_of[mac], home.host)
 
     def heard(self, hosts: Collection[str], now_s: float) -> None:
         """Record that the last reports of these hosts still hold."""
