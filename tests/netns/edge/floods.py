@@ -77,20 +77,24 @@ def _send_frames(netns, packets, to_macs, rate_bps):
 
 
 @contextlib.contextmanager
-def raw(vm, packets, to_macs, rate_bps):
-    """Send packets in turn from a VM, as it likes to make them, meanwhile.
-
-    :param to_macs: each packet goes to each of them.
-    :param rate_bps: on the wire.
-    """
-    process = _fork.Process(target=_send_frames, daemon=True, args=(
-        vm.netns, packets, to_macs, rate_bps))
+def _meanwhile(send, *arguments):
+    """Run a function in a process of its own, and end it."""
+    process = _fork.Process(target=send, daemon=True, args=arguments)
     process.start()
     try:
         yield
     finally:
         process.kill()
         process.join()
+
+
+def raw(vm, packets, to_macs, rate_bps):
+    """Send packets in turn from a VM, as it likes to make them, meanwhile.
+
+    :param to_macs: each packet goes to each of them.
+    :param rate_bps: on the wire.
+    """
+    return _meanwhile(_send_frames, vm.netns, packets, to_macs, rate_bps)
 
 
 @contextlib.contextmanager
@@ -106,20 +110,12 @@ def udp(vm, target_ip, frame_bytes, rate_bps, whole=False):
         yield
 
 
-@contextlib.contextmanager
 def at_a_rate(netns, address, payload_bytes, rate_bps):
     """Send datagrams from a network namespace meanwhile.
 
     :param rate_bps: on the wire.
     """
-    process = _fork.Process(target=_send, daemon=True, args=(
-        netns, address, payload_bytes, rate_bps))
-    process.start()
-    try:
-        yield
-    finally:
-        process.kill()
-        process.join()
+    return _meanwhile(_send, netns, address, payload_bytes, rate_bps)
 
 
 @contextlib.contextmanager
@@ -145,13 +141,8 @@ def super_packets(bed, tap, target, segment_bytes, rate_bps):
                            - (time.monotonic() - start_s)))
             os.write(tap.opened, packet)
 
-    process = _fork.Process(target=send, daemon=True)
-    process.start()
-    try:
+    with _meanwhile(send):
         yield
-    finally:
-        process.kill()
-        process.join()
 
 
 def plug_tap(bed, host, like):
