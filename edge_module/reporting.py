@@ -147,8 +147,8 @@ class Readings:
                       if key >= 0 and key % minors.FURTHER in coflows}
         has_changed = self._activity.has_changed(of_coflows, stats)
         if limits_unmanaged:
-            unlimited = {key: one for key, one in stats.items()
-                         if minors.is_unlimited(key)}
+            unlimited = {key: one for key, one in stats.items() if key >= 0
+                         and minors.is_unlimited(key % minors.FURTHER)}
             has_changed |= self._floods.has_begun(
                 unlimited, _FLOOD_S * units.bps_to_bytes_per_s(
                     self.enforcer.link_bps))

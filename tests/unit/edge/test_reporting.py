@@ -224,6 +224,11 @@ def test_a_look_is_at_floods_where_unmanaged_traffic_is_limited(reporter):
         assert not send(minor, 9 * much)
     send(minors.UNKNOWN, 0)
     assert send(minors.UNKNOWN, much)
+    # By another uplink; a queue of OVN is none.
+    for dev in (minors.FURTHER, -minors.FURTHER):
+        readings.forget_told()
+        send(dev + port, 0)
+        assert send(dev + port, much) == (dev > 0)
 
 
 def test_a_look_tells_what_it_took(reporter, monkeypatch):
