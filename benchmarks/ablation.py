@@ -214,7 +214,7 @@ def main() -> None:
             result, ' '.join(['python -m benchmarks.ablation', *(
                 text for text in sys.argv[1:] if text not in (
                     '--table', str(options.table)))]),
-            record.made_on(0.0)['commit']))
+            record.commit()))
     if options.json:
         print(json.dumps(result, indent=1))
 

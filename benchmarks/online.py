@@ -333,7 +333,7 @@ def write(options: argparse.Namespace, module: str, table: str,
         options.table.write_text(
             f'{table}\n``python -m benchmarks.{module} --seeds '
             f'{options.seeds[0]}..{options.seeds[-1]} --budget '
-            f'{options.budget:g}``: commit {record.made_on(0.0)["commit"]}.\n')
+            f'{options.budget:g}``: commit {record.commit()}.\n')
     if options.json:
         json.dump(result, sys.stdout, indent=1)
         print()
@@ -367,7 +367,7 @@ def main() -> int:
         rows = [row for row in map(
             json.loads, options.rows.read_text().splitlines())
             if row.get('budget_s') == options.budget]
-    commit = record.made_on(0.0)['commit']
+    commit = record.commit()
     known = {(row['column'], row['scheme'], row['seed']) for row in rows}
     todo = [(column, scheme, seed) for seed in options.seeds
             for column in chosen for scheme in SCHEMES

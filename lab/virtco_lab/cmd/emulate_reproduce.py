@@ -96,6 +96,7 @@ def run(args: argparse.Namespace) -> int:
                                 limit=f'1 for {name}, which is measured once')
     capability.check()
     namespaces.sweep()
+    others = record.Others()
     options = extent.Options(
         args.rate or _RATES_BPS.get(name, _RATE_BPS), tuple(range(
             args.first_seed, args.first_seed + args.seeds)),
@@ -105,7 +106,8 @@ def run(args: argparse.Namespace) -> int:
     present.show(found, args.output, args.json)
     if args.write:
         document.write_measured(
-            record.DIRECTORY, found, record.made_on(time.process_time()),
+            record.DIRECTORY, found,
+            record.made_on(time.process_time(), others),
             _command(args, options.rate_bps, is_case))
         if is_case:
             plots.draw(found, record.DIRECTORY)

@@ -227,9 +227,10 @@ def _say_how_long(runs: Sequence[_Run]) -> None:
 
 def _present(args: argparse.Namespace, one: _Run) -> dict[str, Any]:
     """Run a figure; print, plot and record it, or compare it."""
+    others = record.Others()
     found = one.figure.sample(one.context, _track)
     result = one.figure.show(found, one.context)
-    made = record.made_on(sum(found.cpu_s.values()))
+    made = record.made_on(sum(found.cpu_s.values()), others)
     entry = record.Record(one.figure.name, one.context.shape, made, found
                           ).to_dict(result)
     if args.write:

@@ -64,7 +64,17 @@ def _measured(directory: pathlib.Path, name: str) -> str:
         lines = list(zip(*lines, strict=True))
     return (f'{table(list(map(outcome.cell, lines[0])), lines[1:])}\n'
             f'{" ".join(found["notes"])}\n\n``{found["command"]}``: commit '
-            f'{found["made"]["commit"]}, {found["made"]["machine"]}.\n')
+            f'{found["made"]["commit"]}, {found["made"]["machine"]}'
+            f'{_beside(found["made"])}.\n')
+
+
+def _beside(made: Mapping[str, Any]) -> str:
+    """Tell the load of other programs, where the record has it."""
+    if 'is_quiet' not in made:
+        return ''
+    if made['is_quiet']:
+        return ', otherwise idle'
+    return f', beside programs that used {made["others_processors"]} cores'
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[outcome.Cell]]

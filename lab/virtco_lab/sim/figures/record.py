@@ -6,12 +6,15 @@ from collections.abc import Sequence
 import dataclasses
 import json
 import math
+import os
 import pathlib
 import platform
 import subprocess
+import time
 from typing import Any
 
 import numpy as np
+import psutil
 import scipy
 
 import virtco
@@ -32,6 +35,8 @@ EMULATED = 'emulated-'
 TOLERANCE = 0.01
 #: Means of fewer seconds than this are equal.
 LEAST = 1e-9
+#: Processors that other programs may use on a machine that is called quiet.
+MOST_OTHERS = 0.1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,26 +59,47 @@ class Record:
                 'samples': self.found.values}
 
 
-def made_on(cpu_s: float) -> dict[str, Any]:
-    """Return commit, versions, machine and CPU seconds of a run."""
-    return {'commit': _commit(), 'virtco': version.version_string(),
+class Others:
+    """Processors that other programs use from the making of this on."""
+
+    def __init__(self) -> None:
+        self._start_s, self._start_cpu_s = time.monotonic(), _others_cpu_s()
+
+    def processors(self) -> float:
+        """Return the mean number, without the kernel's interrupts."""
+        return max(0.0, _others_cpu_s() - self._start_cpu_s) / (
+            time.monotonic() - self._start_s)
+
+
+def _others_cpu_s() -> float:
+    """Return CPU seconds of all but this process and its ended children."""
+    of_all = psutil.cpu_times()
+    return float(of_all.user + of_all.nice + of_all.system
+                 - sum(os.times()[:4]))
+
+
+def made_on(cpu_s: float, others: Others) -> dict[str, Any]:
+    """Return commit, versions, machine, its load and CPU seconds of a run."""
+    used = others.processors()
+    return {'commit': commit(), 'virtco': version.version_string(),
             'python': platform.python_version(), 'numpy': np.__version__,
             'scipy': scipy.__version__, 'machine': _machine(),
-            'cpu_s': round(cpu_s, 1)}
+            'cpu_s': round(cpu_s, 1), 'others_processors': round(used, 2),
+            'is_quiet': used <= MOST_OTHERS}
 
 
-def _commit() -> str | None:
+def commit() -> str | None:
     """Return the source tree's commit, with ``+`` if files were changed.
 
     None outside of a repository.
     """
     try:
-        commit = _git('rev-parse', '--short=10', 'HEAD')
+        found = _git('rev-parse', '--short=10', 'HEAD')
         changed = _git('status', '--porcelain', '--untracked-files=no', '--',
                        ':!doc')
     except (OSError, subprocess.CalledProcessError):
         return None
-    return commit + ('+' if changed else '')
+    return found + ('+' if changed else '')
 
 
 def _git(*args: str) -> str:

@@ -35,7 +35,7 @@ def made(monkeypatch, tmp_path):
     monkeypatch.setattr(emulate_reproduce.document, 'write_measured',
                         lambda *args: found.written.append(args))
     monkeypatch.setattr(emulate_reproduce.record, 'made_on',
-                        lambda _cpu_s: 'here')
+                        lambda _cpu_s, _others: 'here')
     monkeypatch.setattr(emulate.signal, 'signal', lambda *_: None)
 
     def run(figure, *argv):

@@ -5,6 +5,7 @@
 import json
 import shutil
 
+import psutil
 import pytest
 
 from virtco_lab.sim.figures import document
@@ -99,3 +100,29 @@ def test_a_table_of_the_testbed_is_compared_with_its_record(
     assert document.outdated(tmp_path, ()) == []
     path.write_text(text.replace('"order"', '"other"'))
     assert document.outdated(tmp_path, ()) == [path]
+
+
+@pytest.mark.parametrize(('load', 'told_of'), [
+    ({}, ''), ({'is_quiet': True, 'others_processors': 0.04},
+               ', otherwise idle'),
+    ({'is_quiet': False, 'others_processors': 1.2},
+     ', beside programs that used 1.2 cores')])
+def test_a_measured_table_says_what_else_ran(tmp_path, load, told_of):
+    made = {'commit': 'c', 'machine': 'm', **load}
+    document.write_measured(tmp_path, outcome.Outcome(
+        'one', 'One', ('a',), ((7.0,),), ()), made, 'command')
+    assert f'commit c, m{told_of}.\n' in (tmp_path / 'one.inc').read_text()
+
+
+def test_work_of_this_process_is_not_of_others(monkeypatch):
+    cpu = psutil.cpu_times()._replace(user=10.0, nice=1.0, system=2.0)
+    times = [(cpu, (4.0, 1.0, 2.0, 1.0, 0.0), 100.0),
+             (cpu._replace(user=31.0), (14.0, 1.0, 2.0, 1.0, 0.0), 110.0)]
+    monkeypatch.setattr(record.psutil, 'cpu_times', lambda: times[0][0])
+    monkeypatch.setattr(record.os, 'times', lambda: times[0][1])
+    monkeypatch.setattr(record.time, 'monotonic', lambda: times[0][2])
+    others = record.Others()
+    del times[0]
+    assert others.processors() == pytest.approx((21 - 10) / 10)
+    made = record.made_on(1.0, others)
+    assert (made['others_processors'], made['is_quiet']) == (1.1, False)

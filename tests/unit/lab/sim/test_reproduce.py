@@ -69,7 +69,7 @@ def test_seeds_short_and_json_together(reproduce, recorded):
     assert code == 0 and answer['failures'] == []
     assert figure['seeds'] == [1] and figure['compared'] == 10
     assert set(figure['made']) >= {'commit', 'python', 'numpy', 'machine',
-                                   'cpu_s'}
+                                   'cpu_s', 'others_processors', 'is_quiet'}
 
 
 def test_a_cell_that_differs_is_named(reproduce, recorded):
@@ -215,16 +215,16 @@ def test_numbers_of_a_series_are_on_one_line(tmp_path):
 
 def test_a_record_tells_of_changed_files(tmp_path, monkeypatch):
     monkeypatch.setattr(record, 'ROOT', tmp_path)
-    assert record._commit() is None
+    assert record.commit() is None
     (tmp_path / 'file').write_text('one')
     for args in (('init', '-q'), ('add', 'file'), (
             '-c', 'user.name=a', '-c', 'user.email=a@b', 'commit', '-qm',
             'a')):
         record._git(*args)
-    commit = record._commit()
+    commit = record.commit()
     assert len(commit) == 10 and not commit.endswith('+')
     (tmp_path / 'file').write_text('two')
-    assert record._commit() == commit + '+'
+    assert record.commit() == commit + '+'
 
 
 def test_seeds_that_are_not_recorded():
