@@ -4,9 +4,9 @@
 
 An order by intensity starves jobs of few GPUs that send much. A guard gives
 each iteration of a job a deadline, ``limit`` times the job's period after the
-one before. Shortly before it, by the time that the job sends alone, the job
-goes before all that are not late; of those that are late, the earliest
-deadline first.
+one before. A job is late once it would miss its deadline even if it sent alone
+from now on. Late jobs go before the others, the one that is late for longest
+first.
 """
 
 from collections.abc import Sequence
