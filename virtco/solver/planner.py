@@ -228,7 +228,8 @@ def rank_hosts(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
 
     slowest_s, _cap = caps.slowest(problem)
     return tuple(
-        dataclasses.replace(found, cct_s=max(found.cct_s, slowest_s))
+        found if found.cct_s >= slowest_s
+        else dataclasses.replace(found, cct_s=slowest_s)
         for found in ranking.rank(inst, plan.objective, assign, vm_index,
                                   in_time, most))
 
