@@ -10,8 +10,10 @@ need a token, ``/metrics`` is served nowhere else.
 
 from collections.abc import Callable
 from collections.abc import Iterable
+import contextlib
 import re
 import socket
+import time
 from typing import Any
 
 import msgspec
@@ -46,7 +48,8 @@ FEWEST_THREADS = 4
 MAX_CONNECTIONS = 4096
 #: Most bytes in the body of a request; the longest are topologies.
 MAX_BODY_BYTES = 4 * 1024 * 1024
-#: Time after which a connection is closed that sent half a request, or none.
+#: Time after which a connection is closed that sent half a request, or none,
+#: or reads no answer.
 SILENCE_S = 60
 
 
@@ -144,6 +147,19 @@ class Channel(channel.HTTPChannel):  # type: ignore[misc]
                       for other in list(map.values()))
         if n_there > most:
             self.handle_close()
+
+    def writable(self) -> bool:
+        """Tell whether there is something to send, and end a connection whose
+        client does not read: poll never reports it, and waitress would keep
+        its answers and, for one that asks on, a thread.
+        """
+        is_flooded = (len(self.requests) > 1 and self.total_outbufs_len
+                      > self.adj.outbuf_high_watermark)
+        if is_flooded or (self.total_outbufs_len and time.time()
+                          - self.last_activity > SILENCE_S):
+            with contextlib.suppress(OSError):
+                self.socket.shutdown(socket.SHUT_RDWR)
+        return bool(super().writable())
 
 
 class Dispatcher(task.ThreadedTaskDispatcher):  # type: ignore[misc]

@@ -74,9 +74,10 @@ DISTRIBUTOR = Program('virtco-distributor', False, False)
 
 
 # oslo.db logs every failed statement with its stack, on top of the line that
-# this project logs about it.
+# this project logs about it. waitress warns of each request that waits for a
+# thread.
 QUIET = ['oslo_db.sqlalchemy.exc_filters=CRITICAL',
-         'alembic.runtime=WARNING']
+         'alembic.runtime=WARNING', 'waitress.queue=ERROR']
 
 
 def register_opts(conf: cfg.ConfigOpts) -> None:

@@ -2,6 +2,7 @@
 
 """What is served on which port, and while the API is still being loaded."""
 
+import functools
 import io
 import json
 import socket
@@ -9,8 +10,11 @@ import types
 
 from oslo_config import cfg
 import pytest
+import waitress
 from waitress import adjustments
+from waitress import wasyncore
 
+from tests import patience
 from virtco.api import front
 from virtco.api import listeners
 from virtco.conf import opts
@@ -168,3 +172,34 @@ def test_it_hands_over(early):
     assert ask(early, 80, '/health') == (503, {'status': 'starting'})
     early.hand_over(application)
     assert ask(early, 80, '/v1/coflows') == (200, {'whole': 1})
+
+
+@pytest.mark.parametrize('n_requests, silence_s', [(1, 0.1), (4, 60)])
+def test_who_reads_no_answers_is_let_go(n_requests, silence_s, monkeypatch):
+    """It keeps neither its connection nor a thread, though TCP would wait for
+    ever; who sends more requests than it reads is not waited for.
+    """
+    monkeypatch.setattr(listeners, 'SILENCE_S', silence_s)
+
+    def long(_environ, start_response):
+        start_response('200 OK', [])
+        return [bytes(20 << 20)]
+
+    channels = {}
+    server = waitress.create_server(
+        long, channels, listen='127.0.0.1:0', threads=1,
+        asyncore_use_poll=True)
+    server.channel_class = functools.partial(listeners.Channel, 10)
+    with socket.create_connection(server.socket.getsockname()) as client:
+        client.sendall(b'GET / HTTP/1.1\r\nHost: x\r\n\r\n' * n_requests)
+
+        def turn():
+            wasyncore.loop(0.01, True, channels, 1)
+            return server.active_channels
+
+        patience.wait_for(turn, 'the connection')
+        patience.wait_for(lambda: not turn(), 'its end')
+        patience.wait_for(
+            lambda: not server.task_dispatcher.active_count, 'a thread')
+    server.close()
+    server.task_dispatcher.shutdown()
