@@ -2,7 +2,10 @@
 
 """The HTTP connection to the controller."""
 
+from concurrent import futures
 import json
+import threading
+import time
 from typing import Any
 
 from keystoneauth1 import adapter
@@ -17,6 +20,8 @@ from virtco import exception
 
 #: An answer for 20,000 candidate hosts is about half of it.
 MAX_ANSWER_BYTES = 8 * 2 ** 20
+#: Calls that may be under way at once; each has its own thread.
+MAX_CALLS = 64
 
 
 class Unanswered(exception.ControllerUnavailable):
@@ -46,14 +51,44 @@ class Connection:
         self._adapter = adapter.Adapter(
             session, endpoint_override=self.url, raise_exc=False,
             user_agent='virtco-nova')
+        self._calls = threading.BoundedSemaphore(MAX_CALLS)
 
-    def send(self, method: str, path: str, body: Any, timeout_s: float
+    def send(self, method: str, path: str, body: Any, wait_s: float
              ) -> bytes:
         """Send JSON and return the body of a 2xx answer.
 
-        :param timeout_s: bounds the time between two packets only.
-        :raises Unanswered: when no HTTP answer comes.
+        Time-outs of sockets bound neither name resolution nor an answer that
+        drips in; waiting for a thread does. One that is stuck is a daemon and
+        holds one of MAX_CALLS places until its socket times out.
+
+        :raises Unanswered: when no HTTP answer comes in time.
         :raises Refused: for a status other than 2xx or an endless body.
+        """
+        deadline = time.monotonic() + wait_s
+        if not self._calls.acquire(timeout=wait_s):
+            raise Unanswered(url=self.url,
+                             why=f'{MAX_CALLS} calls are under way')
+        outcome: futures.Future[bytes] = futures.Future()
+
+        def run() -> None:
+            try:
+                outcome.set_result(self._send(method, path, body, wait_s))
+            except Exception as error:
+                outcome.set_exception(error)
+            finally:
+                self._calls.release()
+
+        threading.Thread(target=run, daemon=True, name='virtco-call').start()
+        try:
+            return outcome.result(max(0.0, deadline - time.monotonic()))
+        except futures.TimeoutError as error:
+            raise Unanswered(url=self.url, why='timed out') from error
+
+    def _send(self, method: str, path: str, body: Any, timeout_s: float
+              ) -> bytes:
+        """Send on this thread.
+
+        :param timeout_s: bounds the time between two packets only.
         """
         try:
             with self._request(method, path, body, timeout_s) as response:

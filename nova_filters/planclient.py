@@ -11,7 +11,6 @@ placed by the plan that came with an earlier answer.
 """
 
 from collections.abc import Callable
-from concurrent import futures
 import dataclasses
 import json
 import threading
@@ -28,8 +27,6 @@ from virtco import hints
 
 LOG = logging.getLogger(__name__)
 
-#: Calls that may be under way at once; each has its own thread.
-MAX_CALLS = 64
 #: API requests that are remembered.
 MAX_REQUESTS = 256
 #: Late news of a placement: how many, and for how long they are news.
@@ -141,7 +138,6 @@ class PlanClient:
         self._breaker = breaker
         self._lock = threading.Lock()
         self._requests = recent.Recent(MAX_REQUESTS)
-        self._calls = threading.BoundedSemaphore(MAX_CALLS)
         self._n_unplanned = 0
         self._late = sender.Sender(link, queue_size=MAX_LATE,
                                    timeout_s=10 * timeout_s)
@@ -193,9 +189,9 @@ class PlanClient:
             return None
         n_unplanned = self._n_unplanned
         try:
-            answer = self._call(
-                instance_uuid, {**body, 'unplanned_passes': n_unplanned},
-                wait_s)
+            answer = self._checked(self._link.send(
+                'PUT', f'/v1/placements/{instance_uuid}',
+                {**body, 'unplanned_passes': n_unplanned}, wait_s))
         except connection.Refused as error:
             self._breaker.succeeded()
             request.warn(instance_uuid, error)
@@ -243,38 +239,6 @@ class PlanClient:
                        {**request.body, 'launch_index': row,
                         'display_name': None, 'hosts': offers()}, LATE_S)
         return {'status': 'planned', 'hosts': [{'host': host}]}
-
-    def _call(self, instance_uuid: str, body: dict[str, Any], wait_s: float
-              ) -> dict[str, Any]:
-        """Call the controller in a thread of its own.
-
-        Time-outs of sockets bound neither name resolution nor an answer that
-        drips in; waiting for a thread does. One that is stuck is a daemon and
-        holds one of MAX_CALLS places until its socket times out.
-        """
-        deadline = time.monotonic() + wait_s
-        if not self._calls.acquire(timeout=wait_s):
-            raise connection.Unanswered(
-                url=self._link.url, why=f'{MAX_CALLS} calls are under way')
-        outcome: futures.Future[bytes] = futures.Future()
-
-        def run() -> None:
-            try:
-                outcome.set_result(self._link.send(
-                    'PUT', f'/v1/placements/{instance_uuid}', body, wait_s))
-            except Exception as error:
-                outcome.set_exception(error)
-            finally:
-                self._calls.release()
-
-        threading.Thread(target=run, daemon=True,
-                         name='virtco-place').start()
-        try:
-            return self._checked(outcome.result(
-                max(0.0, deadline - time.monotonic())))
-        except futures.TimeoutError as error:
-            raise connection.Unanswered(url=self._link.url,
-                                        why='timed out') from error
 
     def _checked(self, content: bytes) -> dict[str, Any]:
         """Check that the answer has the shape that the weigher relies on."""

@@ -2,6 +2,7 @@
 
 """What counts as an answer of the controller, on both sides of each bound."""
 
+import contextlib
 import http.server
 import io
 import ssl
@@ -15,6 +16,7 @@ import pytest
 from nova_filters import controller_connection as connection
 from nova_filters import plugin_options as virtco_conf
 from tests import openssl
+from tests import patience
 
 
 class Response:
@@ -43,6 +45,8 @@ class Adapter:
         self._answer, self._errors, self.asked = answer, list(errors), []
 
     def request(self, path, method, **kwargs):
+        # A call that hangs does not keep nova-scheduler from ending.
+        assert threading.current_thread().daemon
         self.asked.append((method, path, kwargs))
         if self._errors:
             raise self._errors.pop(0)
@@ -83,11 +87,29 @@ def test_a_status_of_success(status, is_taken):
 
 
 def test_an_answer_has_an_end(monkeypatch):
-    assert connection.MAX_ANSWER_BYTES == 8 * 1024 * 1024
+    assert (connection.MAX_ANSWER_BYTES, connection.MAX_CALLS) == (
+        8 * 1024 * 1024, 64)
     monkeypatch.setattr(connection, 'MAX_ANSWER_BYTES', 3)
     assert link(200, b'abc').send('PUT', '/x', {}, 1.0) == b'abc'
     with pytest.raises(connection.Refused, match='more than 3 bytes'):
         link(200, b'abcd').send('PUT', '/x', {}, 1.0)
+
+
+def test_so_many_calls_at_a_time():
+    found = link(200, b'x')
+    for _ in range(connection.MAX_CALLS):
+        assert found._calls.acquire(blocking=False)
+    with pytest.raises(connection.Unanswered, match='are under way'):
+        found.send('PUT', '/x', {}, 0.0)
+
+
+@pytest.mark.parametrize('errors', [(), (RuntimeError('a defect'),)])
+def test_a_place_of_a_call_is_given_back(errors):
+    found = link(200, b'x', *errors)
+    with contextlib.suppress(connection.Unanswered):
+        found.send('PUT', '/x', {}, 1.0)
+    patience.wait_for(lambda: found._calls._value == connection.MAX_CALLS,
+                      'the end of the call')
 
 
 def test_a_connection_that_was_closed_is_made_once_more():

@@ -77,10 +77,14 @@ def test_nobody_waits_and_the_latest_are_kept(controller, caplog):
 
 
 @pytest.mark.parametrize('mode, again', [
-    ('error', True), ('close', True), ('refusal', False)])
+    ('error', True), ('close', True), ('drip_body', True),
+    ('refusal', False)])
 def test_what_is_tried_again(controller, mode, again):
+    """An answer that drips in is none, or nothing else would be told for as
+    long.
+    """
     link = connection.Connection(make_conf(controller.url))
-    queue = sender.Sender(link, queue_size=9, timeout_s=5.0)
+    queue = sender.Sender(link, queue_size=9, timeout_s=2.0)
     controller.mode = mode
     queue.put('PUT', '/v1/placements/first', {})
     patience.wait_for(lambda: controller.calls, 'a call')

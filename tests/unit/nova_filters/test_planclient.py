@@ -76,8 +76,7 @@ def test_a_client_has_its_options(controller):
     # News of the past may take longer, for nobody waits for them.
     assert (client._late._queue_size, client._late._timeout_s) == (
         1000, 15.0)
-    assert (planclient.MAX_CALLS, planclient.MAX_REQUESTS,
-            planclient.LATE_S) == (64, 256, 60.0)
+    assert (planclient.MAX_REQUESTS, planclient.LATE_S) == (256, 60.0)
 
 
 def only_warning(caplog):
@@ -340,14 +339,6 @@ def test_requests_are_forgotten_the_oldest_first(monkeypatch):
     assert [client.knows(one) for one in 'abc'] == [True, False, True]
 
 
-def test_so_many_calls_at_a_time():
-    client = idle_client()
-    for _ in range(planclient.MAX_CALLS):
-        assert client._calls.acquire(blocking=False)
-    with pytest.raises(connection.Unanswered, match='are under way'):
-        client._call('u', {}, 0.0)
-
-
 def test_an_open_breaker_has_one_trial_after_its_pause():
     now_s = 100.0
     breaker = planclient.Breaker(10.0, lambda: now_s)
@@ -375,8 +366,6 @@ class Told:
         self.answer, self.asked = answer, []
 
     def send(self, method, path, body, timeout_s):
-        # A call that hangs does not keep nova-scheduler from ending.
-        assert threading.current_thread().daemon
         self.asked.append((path, body, timeout_s))
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -444,17 +433,6 @@ def test_what_is_an_answer(answer, is_one):
     else:
         with pytest.raises(connection.Refused, match='not an answer'):
             client._checked(answer)
-
-
-def test_a_place_of_a_call_is_given_back():
-    for answer in (UNANSWERED, b'{"status": "planned", "hosts": []}'):
-        client = told_client(answer)
-        client._breaker = planclient.Breaker(0.0)
-        for _ in range(planclient.MAX_CALLS + 1):
-            place(client, 'u', {}, 'r')
-        patience.wait_for(lambda: client._calls._value  # noqa: B023
-                          == planclient.MAX_CALLS, 'the last call')
-        assert len(client._link.asked) == planclient.MAX_CALLS + 1
 
 
 def test_the_first_body_and_the_last_rows_count():
