@@ -195,15 +195,18 @@ class Link:
         LOG.info('Connected to the distributor')
         try:
             while not self._stop.is_set():
-                for message in ends.read(self.outbox.wake_end, max(0.0, min(
-                        self.outbox.pause_s(), self._hopes_s()))):
+                wait_s = self._hopes_s()
+                if not ends.has_unsent:
+                    wait_s = min(wait_s, self.outbox.pause_s())
+                for message in ends.read(self.outbox.wake_end,
+                                         max(0.0, wait_s)):
                     self._hear(message)
                 if self._hopes_s() <= 0:
                     self._addresses = self._addresses[1:]
                     self._silent = address[:2]
                     raise TimeoutError('the controller is silent')
-                for frame in self.outbox.take():
-                    sock.sendall(frame)
+                if not ends.has_unsent:
+                    ends.say(self.outbox.take())
         except (OSError, exception.VirtcoException) as error:
             self._outage.begin(
                 f'Lost the distributor: {exception.reason(error)}.')

@@ -2,6 +2,8 @@
 
 """Where the distributors are, and messages over a socket to one."""
 
+from collections.abc import Iterable
+import contextlib
 import select
 import socket
 import ssl
@@ -28,6 +30,10 @@ TIMEOUT_S = 5.0
 #: The same for a server that was silent just now: it may be off, and another
 #: one leads.
 AGAIN_S = 1.0
+#: Errors of a socket that would have to wait.
+_NOT_YET = BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError
+#: Bytes that a socket is given at a time.
+_AT_ONCE = 1 << 16
 # A million flows take less than 200 bytes each.
 _MOST_BYTES = 256 * 1024 * 1024
 _ANSWER: 'decoding.Decoder[stream_address.Distributor]' = decoding.Decoder(
@@ -118,10 +124,8 @@ def connect(conf: cfg.ConfigOpts, address: Address) -> socket.socket:
         (address.host, address.port), timeout=address.timeout_s)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
     try:
-        if address.is_tls:
-            sock = _tls(conf).wrap_socket(sock, server_hostname=address.host)
-        sock.settimeout(TIMEOUT_S)
-        return sock
+        return (_tls(conf).wrap_socket(sock, server_hostname=address.host)
+                if address.is_tls else sock)
     except BaseException:
         sock.close()
         raise
@@ -155,12 +159,29 @@ def _moved(leader: str, address: Address) -> Address:
 
 
 class Talk:
-    """Messages over one socket."""
+    """Messages over one socket. Nothing waits for one who does not read, or
+    for the rest of a TLS record.
+    """
 
     def __init__(self, sock: socket.socket):
+        sock.setblocking(False)
         self._sock = sock
         self._reader = frames.Reader(_MOST_BYTES)
         self._early: list[messages.Told] = []
+        self._unsent = bytearray()
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether frames wait until the other end reads."""
+        return bool(self._unsent)
+
+    def say(self, found: Iterable[bytes]) -> None:
+        """Send frames, and in :meth:`read` the rest of those that are long.
+        """
+        self._unsent += b''.join(found)
+        with contextlib.suppress(*_NOT_YET):
+            while self._unsent:
+                del self._unsent[:self._sock.send(self._unsent[:_AT_ONCE])]
 
     def greet(self, host: str, epoch: int, generation: int,
               address: Address) -> messages.Welcome:
@@ -169,8 +190,8 @@ class Talk:
         :raises Moved: when another address leads.
         :raises OSError: when it does not welcome us.
         """
-        self._sock.sendall(messages.frame(messages.Hello(
-            frames.VERSION, host, epoch, generation, address.ticket)))
+        self.say([messages.frame(messages.Hello(
+            frames.VERSION, host, epoch, generation, address.ticket))])
         deadline_s = time.monotonic() + address.timeout_s
         while (left_s := deadline_s - time.monotonic()) > 0:
             heard = self.read(None, left_s)
@@ -200,14 +221,18 @@ class Talk:
         ends = [self._sock] + ([wake] if wake is not None else [])
         pending = isinstance(self._sock, ssl.SSLSocket) and (
             self._sock.pending())
-        ready = ([self._sock] if pending
-                 else select.select(ends, [], [], wait_s)[0])
+        ready = ([self._sock] if pending else select.select(
+            ends, [self._sock] if self._unsent else [], [], wait_s)[0])
+        self.say([])
         if wake in ready:
             assert wake is not None
             wake.recv(4096)
         if self._sock not in ready:
             return []
-        data = self._sock.recv(1 << 16)
+        try:
+            data = self._sock.recv(1 << 16)
+        except _NOT_YET:
+            return []
         if not data:
             raise ConnectionResetError('it was closed')
         return [messages.decode_told(payload) for payload in

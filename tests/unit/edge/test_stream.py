@@ -249,6 +249,40 @@ def test_another_one_is_tried_after_one_that_stands_still(link, monkeypatch):
     assert link._silent == HERE[:2]
 
 
+def test_one_that_reads_nothing_is_left_as_soon_as_one_that_is_silent(
+        link, monkeypatch):
+    """Also while the rest of a long report waits, which it would not read."""
+    waits = [[bytes(8 << 20)]]
+    monkeypatch.setattr(link.outbox, 'take',
+                        lambda: waits.pop() if waits else [])
+    talking = Talking(link)
+    talking.hear()
+    talking.say('welcome', **WELCOME | {'alive_s': 0.3})
+    link.outbox._rouse()
+    patience.wait_for(lambda: link._silent == HERE[:2], 'the end of hope', 20)
+    assert not waits
+    talking.end()
+
+
+def test_a_long_report_keeps_nothing_from_being_heard(link, monkeypatch):
+    report = os.urandom(8 << 20)
+    waits = [[report], [b'next']]
+    monkeypatch.setattr(link.outbox, 'take',
+                        lambda: waits.pop(0) if waits else [])
+    talking = Talking(link)
+    talking.hear()
+    talking.say('welcome', **WELCOME)
+    link.outbox._rouse()
+    patience.wait_for(lambda: waits == [[b'next']], 'the report', 20)
+    talking.say('policy', generation=5, policy={'n': 5}, epoch=4)
+    patience.wait_for(lambda: link.offered, 'the policy', 20)
+    found = b''
+    while len(found) < len(report) + 4:
+        found += talking.ours.recv(1 << 20)
+    assert found == report + b'next'
+    talking.end()
+
+
 def test_one_that_refuses_is_tried_last_and_one_that_ends_is_not(link):
     for says, failed in (((), set()), ((('refused', {'why': 'told to'}),),
                                        {HERE[:2]})):

@@ -12,6 +12,7 @@ import pytest
 
 from edge_module import talk
 from tests import openssl
+from tests import patience
 from tests.unit import made
 from virtco.wire import frames
 from virtco.wire import messages
@@ -112,6 +113,45 @@ def test_reading_ends_by_a_wake_or_the_end(ends):
         one.read(wake, 60)
 
 
+def test_part_of_a_tls_record_is_not_waited_for(tmp_path, ends):
+    """It would keep an edge module from leaving one that is silent."""
+    _one, there, wake, waker = ends
+    here = _one._sock
+    authority = openssl.Authority(tmp_path)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(*authority.sign('d1'))
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    far = server.wrap_bio(incoming, outgoing, server_side=True)
+    client = ssl.create_default_context(cafile=str(authority.path))
+
+    def shake_hands():
+        while True:
+            try:
+                far.do_handshake()
+                return
+            except ssl.SSLWantReadError:
+                there.sendall(outgoing.read())
+                incoming.write(there.recv(1 << 16))
+            finally:
+                there.sendall(outgoing.read())
+
+    thread = threading.Thread(target=shake_hands)
+    thread.start()
+    here.settimeout(20)
+    with client.wrap_socket(here, server_hostname='d1') as sock:
+        thread.join(20)
+        one = talk.Talk(sock)
+        far.write(ALIVE)
+        record = outgoing.read()
+        there.sendall(record[:-1])
+        watch = patience.Stopwatch()
+        while watch.seconds() < 0.3:
+            assert one.read(wake, 0.1) == []
+        assert watch.seconds() < 5
+        there.sendall(record[-1:])
+        assert one.read(wake, 60) == [messages.Alive(4, 2.0)]
+
+
 def test_a_common_name_is_no_name_of_the_distributor(tmp_path):
     authority = openssl.Authority(tmp_path)
     conf = {'controller_auth': types.SimpleNamespace(
@@ -153,7 +193,7 @@ def test_a_connection_waits_for_no_full_packet():
         with talk.connect(CONF, talk.Address('127.0.0.1', port, False,
                                              was_silent=True)) as sock:
             assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-            assert sock.gettimeout() == talk.TIMEOUT_S
+            assert sock.gettimeout() == talk.AGAIN_S
 
 
 def test_a_connection_that_is_not_trusted_is_closed(monkeypatch):
