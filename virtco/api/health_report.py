@@ -85,7 +85,7 @@ class Document:
             with self._rooms.database.reader() as session:
                 found = db_groups.coflows_by_state(session)
                 placed = db_groups.running_by_plan(session)
-        except exception.DatabaseUnavailable:
+        except exception.VirtcoException:
             return
         finally:
             self._count_s = 10 * time.monotonic() - 9 * began_s

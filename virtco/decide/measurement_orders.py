@@ -230,7 +230,7 @@ class Orders:
                     self.check(due_hosts, trigger='launch')
             except exception.Invalid as error:
                 LOG.warning('No check at launch: %s', error)
-            except exception.DatabaseUnavailable:
+            except (exception.DatabaseUnavailable, exception.Conflict):
                 # Groups that were checked already are not checked again.
                 self.planned(due)
                 raise

@@ -4,7 +4,10 @@
 
 import threading
 
+import pytest
+
 from tests.unit.api import service
+from virtco import exception
 from virtco.api import health_report
 
 
@@ -54,4 +57,19 @@ def test_counting_rests_for_nine_times_as_long(monkeypatch):
         now_s[0] += step_s
         document.gauge()
     assert counts == [102.0, 122.0]
+    found.rooms.database.dispose()
+
+
+@pytest.mark.parametrize('error', [
+    exception.DatabaseUnavailable(why='away'),
+    # A server ends a transaction that only reads, too.
+    exception.Conflict(what='record', id='in the database')])
+def test_what_is_not_counted_now_is_counted_later(error, monkeypatch):
+    found = service.Service()
+
+    def fail(_session):
+        raise error
+
+    monkeypatch.setattr(health_report.db_groups, 'coflows_by_state', fail)
+    health_report.Document(found.rooms)._count()
     found.rooms.database.dispose()

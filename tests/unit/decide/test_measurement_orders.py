@@ -222,16 +222,20 @@ def test_the_hosts_of_new_groups_are_checked_once(start, clock):
         (['g-0', 'g-1'], 'launch'), (['h-0', 'h-1'], 'launch')]
 
 
+@pytest.mark.parametrize('error', [
+    exception.DatabaseUnavailable(why='a test'),
+    exception.Conflict(what='record', id='in the database')])
 def test_new_groups_are_checked_once_the_database_is_back(start, clock,
-                                                          monkeypatch):
+                                                          monkeypatch, error):
     api = start()
     api.orders.planned(['g', 'h'])
     clock.now += orders.SETTLE_S
     add = orders.db_orders.add
     with monkeypatch.context() as patch:
         patch.setattr(orders.db_orders, 'add', lambda session, order, most: (
-            add(session, order, most) if 'g-0' in order.document else _away()))
-        with pytest.raises(exception.DatabaseUnavailable):
+            add(session, order, most) if 'g-0' in order.document
+            else _fail(error)))
+        with pytest.raises(type(error)):
             api.orders.turn()
     clock.now += orders.SETTLE_S
     api.orders.turn()
@@ -240,8 +244,8 @@ def test_new_groups_are_checked_once_the_database_is_back(start, clock,
         ['g-0', 'g-1'], ['h-0', 'h-1']]
 
 
-def _away():
-    raise exception.DatabaseUnavailable(why='a test')
+def _fail(error):
+    raise error
 
 
 def test_a_group_on_one_host_has_nothing_to_check(start, clock, monkeypatch,
