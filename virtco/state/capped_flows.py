@@ -7,52 +7,19 @@ before it reports the VM, the cap of its flavor counts. A limit by Neutron's
 rules counts beside both: OVN's meters are at no device.
 """
 
-from collections.abc import Mapping
 from collections.abc import Sequence
-import dataclasses
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from virtco import units
 from virtco.model import live
-from virtco.state import byte_counters
+from virtco.state import inflight
 from virtco.state import route as routes
 
-if TYPE_CHECKING:
-    from virtco.state import inflight
 
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class CappedFlows:
-    """Parts of a coflow's flows between hosts, while nothing moves.
-
-    :ivar crossing: indices of the flows between hosts.
-    :ivar part_of: part of each of them.
-    :ivar pair_of: pair of each part, shape (n_parts,).
-    :ivar passed: see :class:`virtco.model.live.Capped`.
-    """
-
-    crossing: np.ndarray
-    part_of: np.ndarray
-    pair_of: np.ndarray
-    passed: np.ndarray
-    rates_bps: Mapping[live.Cap, float]
-
-    def shown(self, counting: byte_counters.CoflowProgress) -> live.Capped:
-        """Share the bytes left of each pair among its parts."""
-        left_bytes = np.bincount(
-            self.part_of, counting.left_bytes()[self.crossing],
-            len(self.pair_of))
-        pair_bytes = np.bincount(self.pair_of, left_bytes)
-        return live.Capped(self.pair_of,
-                           left_bytes / pair_bytes[self.pair_of],
-                           self.passed, self.rates_bps)
-
-
-def find(tracked: 'inflight.Tracked', addresses: 'inflight.Addresses'
-         ) -> CappedFlows | None:
+def find(tracked: inflight.Tracked, addresses: inflight.Addresses
+         ) -> routes.CappedFlows | None:
     """Find the caps of the coflow's VMs; None where none has one."""
     route, matrix = tracked.route, tracked.model.matrix
     found_bps = {row: caps_bps(member, addresses)
@@ -73,11 +40,11 @@ def find(tracked: 'inflight.Tracked', addresses: 'inflight.Addresses'
     parts, part_of = np.unique(
         np.column_stack((route.pair_of[route.crossing], passed)), axis=0,
         return_inverse=True)
-    return CappedFlows(route.crossing, part_of.reshape(-1), parts[:, 0],
+    return routes.CappedFlows(route.crossing, part_of.reshape(-1), parts[:, 0],
                        parts[:, 1:], rates_bps)
 
 
-def busy_s(tracked: 'inflight.Tracked', addresses: 'inflight.Addresses'
+def busy_s(tracked: inflight.Tracked, addresses: inflight.Addresses
            ) -> float:
     """Return how long the slowest cap of its VMs is busy with the bytes left.
 
@@ -91,7 +58,7 @@ def busy_s(tracked: 'inflight.Tracked', addresses: 'inflight.Addresses'
         for ends in (matrix.src, matrix.dst)])
 
 
-def least_s(tracked: 'inflight.Tracked', addresses: 'inflight.Addresses'
+def least_s(tracked: inflight.Tracked, addresses: inflight.Addresses
             ) -> float:
     """Return how long the slowest cap of its VMs takes for all bytes, by the
     VMs that also send or receive inside a host; 0 without such a cap.
@@ -110,7 +77,7 @@ def least_s(tracked: 'inflight.Tracked', addresses: 'inflight.Addresses'
         for ends in (matrix.src, matrix.dst)])
 
 
-def _slowest_s(tracked: 'inflight.Tracked', addresses: 'inflight.Addresses',
+def _slowest_s(tracked: inflight.Tracked, addresses: inflight.Addresses,
                load_bits: Sequence[np.ndarray]) -> float:
     """Return how long a load keeps the slowest cap busy.
 
@@ -122,7 +89,7 @@ def _slowest_s(tracked: 'inflight.Tracked', addresses: 'inflight.Addresses',
                default=0.0)
 
 
-def caps_bps(member: routes.Member, addresses: 'inflight.Addresses'
+def caps_bps(member: routes.Member, addresses: inflight.Addresses
              ) -> tuple[float, float]:
     """Return the most that a VM sends and receives, inf for no limit."""
     host, _, reported_bps = addresses.get(member.instance_uuid or '',

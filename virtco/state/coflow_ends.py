@@ -3,20 +3,17 @@
 """The rules by which a coflow in flight ends or is looked at again. Pure."""
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from virtco.model import states
 from virtco.scheduling import endings
 from virtco.state import byte_counters
+from virtco.state import inflight
 from virtco.state import remaining_flows
 
-if TYPE_CHECKING:
-    from virtco.state import inflight
 
-
-def find_end(tracked: 'inflight.Tracked', now_s: float, rules: endings.Rules,
+def find_end(tracked: inflight.Tracked, now_s: float, rules: endings.Rules,
              has_sibling: bool = False) -> str:
     """Return the rule that ends the coflow now; empty for none.
 
@@ -63,7 +60,7 @@ def find_end(tracked: 'inflight.Tracked', now_s: float, rules: endings.Rules,
     return 'all bytes sent'
 
 
-def _away_bytes(tracked: 'inflight.Tracked') -> float:
+def _away_bytes(tracked: inflight.Tracked) -> float:
     """Return the bytes left to or from VMs on no host (shelved)."""
     if tracked.route.is_complete:
         return 0.0
@@ -75,7 +72,7 @@ def _away_bytes(tracked: 'inflight.Tracked') -> float:
         np.isin(matrix.src, absent) | np.isin(matrix.dst, absent)].sum())
 
 
-def rest_until(tracked: 'inflight.Tracked', now_s: float, rules: endings.Rules
+def rest_until(tracked: inflight.Tracked, now_s: float, rules: endings.Rules
                ) -> None:
     """Set the time at which silence may change the state next."""
     times_s = [math.inf if tracked.expires_s is None else tracked.expires_s,

@@ -3,21 +3,24 @@
 """The uplinks of all hosts, as they are told until something changes. Pure.
 """
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Set
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from virtco.state import host_state
 from virtco.state import measured_rates
 from virtco.state import schedule_input as snapshots
 from virtco.state import uplink_rates
 from virtco.table import coflow_table
+from virtco.table import unmanaged
 
-if TYPE_CHECKING:
-    from virtco.state import host_state
+# Addresses that are limited beside those that a host floods, of all hosts of
+# these together.
+_MOST_OTHERS = 256
 
 
 class HostUplinks:
@@ -32,7 +35,7 @@ class HostUplinks:
 
     def __init__(self, rules: uplink_rates.Rules, share: snapshots.Share,
                  rates: measured_rates.Rates,
-                 hosts: 'Mapping[str, host_state.HostState]'):
+                 hosts: Mapping[str, host_state.HostState]):
         self._rules = rules
         self._share = share
         self._rates = rates
@@ -141,3 +144,48 @@ class HostUplinks:
         total_bps = self.known.links_bps
         low_bps = float(self._others_bps[0].sum())
         return min(1.0, low_bps / total_bps) if total_bps else 0.0
+
+
+def senders(hosts: Mapping[str, host_state.HostState], names: Set[str],
+            links: Iterable[coflow_table.Link],
+            runs_at: Callable[[str], str | None] = lambda vm: None
+            ) -> dict[str, unmanaged.Sender]:
+    """Return the hosts among ``names`` with the destinations and rates of
+    their unmanaged traffic.
+
+    :param runs_at: returns the host on which Nova has a VM. Of hosts that
+        report the same address that one counts.
+    """
+    if not names:
+        return {}
+    sending = [link for link in links if link.host in names]
+    places: dict[str, list[str]] = {}
+    for name, at in hosts.items():
+        for mac in at.macs:
+            places.setdefault(mac, []).append(name)
+    found = {}
+    for link in sending:
+        host = hosts[link.host]
+        macs: dict[str, set[str]] = {}
+        flooded: set[str] = set()
+        for mac in host.towards.macs:
+            claimed = places.get(mac, [])
+            homes = claimed if len(claimed) == 1 else [
+                place for place in claimed
+                if hosts[place].is_home(mac, runs_at)] or claimed
+            for place in homes:
+                if place != link.host:
+                    macs.setdefault(place, set()).add(mac)
+                    if mac in host.towards.flooded:
+                        flooded.add(place)
+        for place in flooded:
+            macs[place].update(sorted(
+                mac for mac in hosts[place].macs if len(places[mac]) == 1)[
+                    :_MOST_OTHERS // len(flooded)])
+        before = host.unmanaged.limits if host.unmanaged is not None else ()
+        found[link.host] = unmanaged.Sender(
+            link.egress_bps, link.default_rate_bps,
+            {name: frozenset(some) for name, some in macs.items()},
+            host.towards.sent_bps,
+            {limit.host: limit.slot for limit in before})
+    return found

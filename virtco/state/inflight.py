@@ -2,7 +2,6 @@
 
 """A coflow in flight: its members, its progress and its path. Pure."""
 
-from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -18,8 +17,6 @@ from virtco.model import states
 from virtco.scheduling import endings
 from virtco.scheduling.periodic import measured
 from virtco.state import byte_counters
-from virtco.state import capped_flows
-from virtco.state import remaining_flows
 from virtco.state import route as routes
 from virtco.state import schedule_input as snapshots
 from virtco.state import sending as sent
@@ -34,6 +31,20 @@ LEAST_COMPUTE_S = 1e-6
 MOST_FORMER = 16
 # VM -> its host, its addresses, and the most that it sends and receives.
 Addresses = Mapping[str, tuple[str, tuple[str, ...], tuple[float, float]]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Drawn:
+    """Flows of a coflow by the addresses and caps of its VMs.
+
+    :ivar capped: parts by caps; None where no VM has one.
+    :ivar least_s: least time by the caps of VMs that also send or receive
+        inside a host.
+    """
+
+    table: coflow_table.TableCoflow
+    capped: routes.CappedFlows | None
+    least_s: float
 
 
 @dataclasses.dataclass(eq=False)
@@ -63,6 +74,10 @@ class Tracked:
     :ivar watched_since_s: time at which this process first looked at it.
     :ivar all_counted_s: time since which all bytes of its last iteration are
         counted.
+    :ivar drawn: its flows by the addresses and caps of its VMs; None after a
+        change.
+    :ivar shown: the coflow as the scheduler last saw it, and whether its
+        project owed then; None after a change.
     """
 
     coflow_id: str
@@ -99,16 +114,10 @@ class Tracked:
     all_counted_s: float | None = None
     members: Mapping[int, routes.Member] = dataclasses.field(
         default_factory=dict)
-    # Whether its project owed when it was last shown; None before that.
-    _owed: bool | None = None
-
-    # Made of the above, until something of it changes.
-    _table: coflow_table.TableCoflow | None = None
-    _capped: capped_flows.CappedFlows | None = None
-    _least_s: float = 0.0
+    drawn: Drawn | None = None
+    shown: tuple[snapshots.Coflow, bool] | None = None
     # Bytes that are left between hosts at least.
     _least_bytes: float = 0.0
-    _shown: snapshots.Coflow | None = None
 
     def place(self, members: Mapping[int, routes.Member]) -> None:
         """Set the VMs and their hosts."""
@@ -124,7 +133,7 @@ class Tracked:
             for name in ('route', 'planned_route', 'awaited_hosts', 'whole',
                          '_ends'):
                 self.__dict__.pop(name, None)
-            self._table = None
+            self.drawn = None
             self.touch()
 
     def touch(self) -> None:
@@ -133,13 +142,13 @@ class Tracked:
         self.__dict__.pop('load', None)
         self.__dict__.pop('crossing_bytes', None)
         self.__dict__.pop('crossed_bytes', None)
-        self._shown = None
+        self.shown = None
         self._least_bytes = 0.0
         self.check_s = -math.inf
 
     def readdress(self) -> None:
         """Forget entries made of the addresses and caps that its VMs had."""
-        self._table = self._shown = None
+        self.drawn = self.shown = None
 
     @functools.cached_property
     def route(self) -> routes.Route:
@@ -204,57 +213,6 @@ class Tracked:
             found.append((tuple(number), np.array(
                 [number[host] for host in hosts], np.int64)))
         return tuple(found)
-
-    def _table_of(self, addresses: Addresses) -> coflow_table.TableCoflow:
-        """Build the flows between hosts, with the addresses of their VMs."""
-        route = self.route
-        flows = []
-        for i in route.crossing.tolist():
-            src_vm, dst_vm = self.vms(i)
-            src_host, dst_host = route.pairs[route.pair_of[i]]
-            flows.append(coflow_table.VmFlow(
-                src_vm=src_vm, src_host=src_host,
-                src_ips=addresses.get(src_vm, ('', ()))[1],
-                dst_host=dst_host,
-                dst_ips=addresses.get(dst_vm, ('', ()))[1]))
-        return coflow_table.TableCoflow.from_flows(
-            self.coflow_id, self.name, flows, self.model.dst_port,
-            route.pairs)
-
-    def shown(self, strangers: Collection[str], rules: endings.Rules,
-              addresses: Addresses,
-              heard_s: silent_flows.Heard = silent_flows.never,
-              in_debt: bool = False
-              ) -> snapshots.Coflow:
-        """Show the coflow to the scheduler; the same object until a change.
-
-        :param strangers: hosts of which nothing is known; a flow of theirs
-            waits and delays no other.
-        :param heard_s: time of a host's last report; -inf = never.
-        :param in_debt: its project owes, so its hints are not believed.
-        """
-        if in_debt != self._owed:
-            self._owed = in_debt
-            self.touch()
-        if self._shown is None:
-            if self._table is None:
-                self._table = self._table_of(addresses)
-                self._capped = capped_flows.find(self, addresses)
-                self._least_s = capped_flows.least_s(self, addresses)
-            one = remaining_flows.show(self, strangers, rules, heard_s,
-                                       in_debt)
-            if self._capped is not None:
-                one = one._replace(capped=self._capped.shown(self.counting))
-            if self._least_s:
-                span = self.counting.span
-                one = one._replace(
-                    least_s=self._least_s,
-                    began_s=None if span is None else span.first_byte_s)
-            self._shown = snapshots.Coflow(
-                one, self._table,
-                self.moved_s, bool(self.queues), self.upcoming is not None,
-                self.sending.of_pairs(self.route.pairs, self.queues))
-        return self._shown
 
     def vms(self, flow: int) -> tuple[str, str]:
         """Return the sending and the receiving instance of a flow."""

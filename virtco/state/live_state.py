@@ -36,11 +36,11 @@ from virtco.state import living_groups
 from virtco.state import mac_addresses
 from virtco.state import measured_rates
 from virtco.state import progress
+from virtco.state import remaining_flows
 from virtco.state import route as routes
 from virtco.state import schedule_input as snapshots
 from virtco.state import summary
 from virtco.state import tree_uplinks
-from virtco.state import unmanaged_bytes
 from virtco.table import coflow_table
 from virtco.topology import tree
 from virtco.wire import edge_policy
@@ -572,16 +572,17 @@ class LiveState:
                 now_s, options, self._uplinks.known, egress_bps, ingress_bps,
                 tuple(map(self._shown, self._groups.in_turn())), self._minors,
                 self._rules.wire_factor * (1 + beta),
-                unmanaged_bytes.senders(self._hosts, self._sending,
+                host_uplinks.senders(self._hosts, self._sending,
                                         self._uplinks.known.links,
                                         self._addresses.runs_at)
                 if options.limits_senders else {},
                 self._above.uplinks(self._uplinks.known))
 
     def _shown(self, tracked: inflight.Tracked) -> snapshots.Coflow:
-        return tracked.shown(self._uplinks.strangers, self._progress.endings,
-                             self._addresses.of_vm, self._heard_s,
-                             tracked.project_id in self._owing)
+        return remaining_flows.shown(
+            tracked, self._uplinks.strangers, self._progress.endings,
+            self._addresses.of_vm, self._heard_s,
+            tracked.project_id in self._owing)
 
     def _heard_s(self, host: str) -> float:
         """Return the time of the host's last report; -inf = never."""

@@ -4,30 +4,30 @@
 
 from collections.abc import Collection
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from virtco.model import live
 from virtco.scheduling import endings
+from virtco.state import capped_flows
+from virtco.state import inflight
+from virtco.state import schedule_input
 from virtco.state import silent_flows
-
-if TYPE_CHECKING:
-    from virtco.state import inflight
+from virtco.table import coflow_table
 
 
-def is_exceeded(tracked: 'inflight.Tracked', rules: endings.Rules) -> bool:
+def is_exceeded(tracked: inflight.Tracked, rules: endings.Rules) -> bool:
     """Tell whether a coflow has sent more than its matrix says."""
     return endings.is_exceeded(*tracked.crossed_bytes, rules)
 
 
-def is_overrun(tracked: 'inflight.Tracked', rules: endings.Rules) -> bool:
+def is_overrun(tracked: inflight.Tracked, rules: endings.Rules) -> bool:
     """Tell whether the excess is so large that the hint was wrong."""
     return not tracked.model.is_estimated and endings.is_overrun(
         *tracked.crossed_bytes, rules)
 
 
-def _queued_bytes(tracked: 'inflight.Tracked') -> np.ndarray:
+def _queued_bytes(tracked: inflight.Tracked) -> np.ndarray:
     """Estimate the bytes in queues per pair, shape (n_pairs,), for a coflow
     all of whose bytes were counted.
 
@@ -39,7 +39,7 @@ def _queued_bytes(tracked: 'inflight.Tracked') -> np.ndarray:
                                    tracked.left_bytes(tracked.route))
 
 
-def _unhinted_bytes(tracked: 'inflight.Tracked', rules: endings.Rules
+def _unhinted_bytes(tracked: inflight.Tracked, rules: endings.Rules
                     ) -> np.ndarray:
     """Estimate the bytes that an overrun will still send, shape
     (n_pairs,): the rest up to twice the hint, then up to four times, and
@@ -54,7 +54,7 @@ def _unhinted_bytes(tracked: 'inflight.Tracked', rules: endings.Rules
         sends * ((expected_bytes - sent_bytes) / size_bytes)))
 
 
-def _left_now_bytes(tracked: 'inflight.Tracked', rules: endings.Rules
+def _left_now_bytes(tracked: inflight.Tracked, rules: endings.Rules
                     ) -> np.ndarray:
     """Return the bytes left per pair, hinted or expected, shape (n_pairs,).
     """
@@ -68,7 +68,7 @@ def _left_now_bytes(tracked: 'inflight.Tracked', rules: endings.Rules
     return tracked.left_bytes(tracked.route)
 
 
-def _served(tracked: 'inflight.Tracked') -> live.Flows:
+def _served(tracked: inflight.Tracked) -> live.Flows:
     """Return the sent bytes per pair."""
     counting = tracked.counting
     named_bytes = float(counting.sent_bytes.sum())
@@ -77,7 +77,7 @@ def _served(tracked: 'inflight.Tracked') -> live.Flows:
                                 if named_bytes > 0 else 1.0))
 
 
-def _sending(tracked: 'inflight.Tracked', left_bytes: np.ndarray,
+def _sending(tracked: inflight.Tracked, left_bytes: np.ndarray,
              rules: endings.Rules, heard_s: silent_flows.Heard
              ) -> live.Flows | None:
     """Return the remaining flows without silent ones; None where none is
@@ -96,11 +96,11 @@ def _sending(tracked: 'inflight.Tracked', left_bytes: np.ndarray,
                       np.maximum(0.0, left_bytes - silent_bytes))
 
 
-def show(tracked: 'inflight.Tracked', strangers: Collection[str],
-         rules: endings.Rules, heard_s: silent_flows.Heard, in_debt: bool
-         ) -> live.LiveCoflow:
-    """Return the coflow for the scheduler; see :meth:`.Tracked.shown`."""
-    pairs = tracked.route.pairs
+def _live(tracked: inflight.Tracked, drawn: inflight.Drawn,
+          strangers: Collection[str], rules: endings.Rules,
+          heard_s: silent_flows.Heard, in_debt: bool) -> live.LiveCoflow:
+    """Return the flows that are left; see :func:`shown`."""
+    pairs, span = tracked.route.pairs, tracked.counting.span
     left_bytes = _left_now_bytes(tracked, rules)
     has_strangers = not pairs.hosts.isdisjoint(strangers)
     if has_strangers:
@@ -118,4 +118,53 @@ def show(tracked: 'inflight.Tracked', strangers: Collection[str],
         compute_s=tracked.compute_s if tracked.model.is_by_intensity else 0.0,
         workers=tracked.model.n_vms,
         sending=_sending(tracked, left_bytes, rules, heard_s),
-        deadline_s=tracked.deadline_s, is_promised=tracked.is_promised)
+        deadline_s=tracked.deadline_s, is_promised=tracked.is_promised,
+        capped=drawn.capped.shown(tracked.counting.left_bytes())
+        if drawn.capped is not None else None,
+        least_s=drawn.least_s,
+        began_s=span.first_byte_s if span is not None else None)
+
+
+def _table(tracked: inflight.Tracked, addresses: inflight.Addresses
+           ) -> coflow_table.TableCoflow:
+    """Build the flows between hosts, with the addresses of their VMs."""
+    route = tracked.route
+    flows = []
+    for i in route.crossing.tolist():
+        src_vm, dst_vm = tracked.vms(i)
+        src_host, dst_host = route.pairs[route.pair_of[i]]
+        flows.append(coflow_table.VmFlow(
+            src_vm=src_vm, src_host=src_host,
+            src_ips=addresses.get(src_vm, ('', ()))[1],
+            dst_host=dst_host,
+            dst_ips=addresses.get(dst_vm, ('', ()))[1]))
+    return coflow_table.TableCoflow.from_flows(
+        tracked.coflow_id, tracked.name, flows, tracked.model.dst_port,
+        route.pairs)
+
+
+def shown(tracked: inflight.Tracked, strangers: Collection[str],
+          rules: endings.Rules, addresses: inflight.Addresses,
+          heard_s: silent_flows.Heard = silent_flows.never,
+          in_debt: bool = False) -> schedule_input.Coflow:
+    """Show a coflow to the scheduler; the same object until a change.
+
+    :param strangers: hosts of which nothing is known; a flow of theirs waits
+        and delays no other.
+    :param heard_s: time of a host's last report; -inf = never.
+    :param in_debt: its project owes, so its hints are not believed.
+    """
+    if tracked.shown is None or tracked.shown[1] != in_debt:
+        drawn = tracked.drawn
+        if drawn is None:
+            drawn = tracked.drawn = inflight.Drawn(
+                _table(tracked, addresses),
+                capped_flows.find(tracked, addresses),
+                capped_flows.least_s(tracked, addresses))
+        tracked.shown = schedule_input.Coflow(
+            _live(tracked, drawn, strangers, rules, heard_s, in_debt),
+            drawn.table, tracked.moved_s, bool(tracked.queues),
+            tracked.upcoming is not None,
+            tracked.sending.of_pairs(tracked.route.pairs, tracked.queues)
+            ), in_debt
+    return tracked.shown[0]

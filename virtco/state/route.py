@@ -81,6 +81,32 @@ class Route:
             yield (src, None), np.sort(np.concatenate(each))
 
 
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class CappedFlows:
+    """Parts of a coflow's flows between hosts, while nothing moves.
+
+    :ivar crossing: indices of the flows between hosts.
+    :ivar part_of: part of each of them.
+    :ivar pair_of: pair of each part, shape (n_parts,).
+    :ivar passed: see :class:`virtco.model.live.Capped`.
+    """
+
+    crossing: np.ndarray
+    part_of: np.ndarray
+    pair_of: np.ndarray
+    passed: np.ndarray
+    rates_bps: Mapping[live.Cap, float]
+
+    def shown(self, flow_bytes: np.ndarray) -> live.Capped:
+        """Share the bytes of each pair among its parts."""
+        left_bytes = np.bincount(self.part_of, flow_bytes[self.crossing],
+                                 len(self.pair_of))
+        pair_bytes = np.bincount(self.pair_of, left_bytes)
+        return live.Capped(self.pair_of,
+                           left_bytes / pair_bytes[self.pair_of],
+                           self.passed, self.rates_bps)
+
+
 def find_route(matrix: matrices.Matrix, members: Mapping[int, Member],
                running: bool) -> Route:
     """Find the route between the hosts of a coflow's members.

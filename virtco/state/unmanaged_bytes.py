@@ -2,21 +2,11 @@
 
 """Destinations and rates of each host's unmanaged traffic. Pure."""
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Set
 import math
-from typing import TYPE_CHECKING
 
 from virtco import units
-from virtco.table import coflow_table
-from virtco.table import unmanaged
 from virtco.wire import edge_policy
 from virtco.wire import reports
-
-if TYPE_CHECKING:
-    from virtco.state import host_state
 
 # A destination that is not named any more keeps its limit for so long, and one
 # that was named while the host sent much: a second at full speed after each
@@ -24,9 +14,8 @@ if TYPE_CHECKING:
 KEPT_S, _MUCH_KEPT_S = 10.0, 600.0
 # Part of the uplink that unmanaged traffic has where it is much.
 _MUCH = 1 / 8
-# Addresses that are kept for longer, the newest ones, and addresses of all of
-# their hosts together that are limited with them.
-_MOST_FLOODED, _MOST_OTHERS = 512, 256
+# Addresses that are kept for longer, the newest ones.
+_MOST_FLOODED = 512
 
 
 class Towards:
@@ -113,48 +102,3 @@ class Towards:
     def macs(self) -> frozenset[str]:
         """Ethernet addresses that the host sent to lately."""
         return frozenset(self._kept_until_s)
-
-
-def senders(hosts: 'Mapping[str, host_state.HostState]', names: Set[str],
-            links: Iterable[coflow_table.Link],
-            runs_at: Callable[[str], str | None] = lambda vm: None
-            ) -> dict[str, unmanaged.Sender]:
-    """Return the hosts among ``names`` with the destinations and rates of
-    their unmanaged traffic.
-
-    :param runs_at: returns the host on which Nova has a VM. Of hosts that
-        report the same address that one counts.
-    """
-    if not names:
-        return {}
-    sending = [link for link in links if link.host in names]
-    places: dict[str, list[str]] = {}
-    for name, at in hosts.items():
-        for mac in at.macs:
-            places.setdefault(mac, []).append(name)
-    found = {}
-    for link in sending:
-        host = hosts[link.host]
-        macs: dict[str, set[str]] = {}
-        flooded: set[str] = set()
-        for mac in host.towards.macs:
-            claimed = places.get(mac, [])
-            homes = claimed if len(claimed) == 1 else [
-                place for place in claimed
-                if hosts[place].is_home(mac, runs_at)] or claimed
-            for place in homes:
-                if place != link.host:
-                    macs.setdefault(place, set()).add(mac)
-                    if mac in host.towards.flooded:
-                        flooded.add(place)
-        for place in flooded:
-            macs[place].update(sorted(
-                mac for mac in hosts[place].macs if len(places[mac]) == 1)[
-                    :_MOST_OTHERS // len(flooded)])
-        before = host.unmanaged.limits if host.unmanaged is not None else ()
-        found[link.host] = unmanaged.Sender(
-            link.egress_bps, link.default_rate_bps,
-            {name: frozenset(some) for name, some in macs.items()},
-            host.towards.sent_bps,
-            {limit.host: limit.slot for limit in before})
-    return found

@@ -18,6 +18,7 @@ from virtco.scheduling import endings
 from virtco.solver import planner
 from virtco.state import byte_counters
 from virtco.state import inflight
+from virtco.state import remaining_flows
 from virtco.state import route
 from virtco_lab.emulation import traffic
 from virtco_lab.emulation import transfers
@@ -106,7 +107,7 @@ def test_a_cap_holds_bytes_inside_its_host_too(vms, tmp_path):
         for i, vm in enumerate(vms)})
     bps = np.full(2, RATE_BPS)
     (scheduled,) = scheduling.schedule(
-        [tracked.shown((), endings.Rules(), {}).live],
+        [remaining_flows.shown(tracked, (), endings.Rules(), {}).live],
         live.Ports(('h0', 'h2'), bps, bps), now_s=0.0,
         size_factor=1 / PAYLOAD_SHARE).coflows
     assert cct_s == pytest.approx(scheduled.predicted_end_s, rel=0.1)

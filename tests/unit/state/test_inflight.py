@@ -15,6 +15,7 @@ from virtco.scheduling import endings
 from virtco.state import byte_counters
 from virtco.state import coflow_ends
 from virtco.state import inflight
+from virtco.state import remaining_flows
 from virtco.state import route
 from virtco.state import schedule_input
 from virtco.state import summary
@@ -111,8 +112,12 @@ def test_a_load_has_the_hosts_by_name():
     assert found.load.in_bytes == (('a', 3e6), ('b', 4e6))
 
 
+def shown(found, addresses=None, **rest):
+    return remaining_flows.shown(found, (), RULES, addresses or {}, **rest)
+
+
 def live(found, strangers=()):
-    return found.shown(strangers, RULES, {}).live
+    return remaining_flows.shown(found, strangers, RULES, {}).live
 
 
 def left(found, strangers=()):
@@ -191,22 +196,22 @@ def test_whose_project_owes_is_served_by_what_it_sent():
     found = tracked()
     send(found, 'h0', 3e6, 1.0, 2.0)
     assert live(found).served is None
-    assert found.shown((), RULES, {}, in_debt=True
-                       ).live.served.remaining_bytes.tolist() == [2e6, 1e6, 0]
+    served = shown(found, in_debt=True).live.served
+    assert served.remaining_bytes.tolist() == [2e6, 1e6, 0]
 
 
 def test_what_is_shown_is_made_once():
     found = tracked()
-    shown = found.shown((), RULES, {})
-    assert found.shown((), RULES, {}) is shown
-    assert not shown.is_queued and not shown.is_resting
-    assert shown.moved_s is None
+    one = shown(found)
+    assert shown(found) is one
+    assert not one.is_queued and not one.is_resting
+    assert one.moved_s is None
     found.queues.take('h0', reports.CoflowCounters('c', 0, backlog_bytes=1))
     found.touch()
-    assert found.shown((), RULES, {}).is_queued
+    assert shown(found).is_queued
     found.rest()
-    assert found.shown((), RULES, {}).is_resting
-    assert isinstance(found.shown((), RULES, {}), schedule_input.Coflow)
+    assert shown(found).is_resting
+    assert isinstance(shown(found), schedule_input.Coflow)
 
 
 def test_the_table_has_hosts_and_addresses():
@@ -214,8 +219,8 @@ def test_the_table_has_hosts_and_addresses():
     free = (math.inf, math.inf)
     addresses = {'vm0': ('h0', ('10.0.0.1',), free),
                  'vm2': ('h2', ('10.0.0.3',), free)}
-    table = found.shown((), RULES, addresses).table
-    assert found.shown((), RULES, {}).table is table
+    table = shown(found, addresses).table
+    assert shown(found).table is table
     assert table.pairs == found.route.pairs
     (first, second), (third,) = table.flows['h0'], table.flows['h1']
     assert (first.src_ips, first.dst_host, first.dst_ips) == (
@@ -224,20 +229,20 @@ def test_the_table_has_hosts_and_addresses():
         ('10.0.0.1',), ('10.0.0.3',))
     assert (third.src_vm, third.src_host, third.src_ips) == ('vm1', 'h1', ())
     found.readdress()
-    assert found.shown((), RULES, {}).table is not table
+    assert shown(found).table is not table
     # Of VMs on one host no uplink sees anything.
-    assert tracked(('h0', 'h0', 'h1')).shown((), RULES, {}).table.pairs == (
+    assert shown(tracked(('h0', 'h0', 'h1'))).table.pairs == (
         ('h0', 'h1'),)
 
 
 def test_a_place_is_another_only_where_it_is_another():
     found = tracked()
-    before, table = found.route, found.shown((), RULES, {}).table
+    before, table = found.route, shown(found).table
     found.place(members(*HOSTS))
-    assert found.route is before and found.shown((), RULES, {}).table is table
+    assert found.route is before and shown(found).table is table
     found.place(members('h0', 'h1', 'h0'))
     assert found.route.pairs == (('h0', 'h1'), ('h1', 'h0'))
-    assert found.shown((), RULES, {}).table is not table
+    assert shown(found).table is not table
 
 
 @pytest.mark.parametrize(('iterations', 'iteration', 'has_more', 'claimed'), [
@@ -436,9 +441,9 @@ def test_the_next_iteration_counts_anew():
     send(found, 'h0', 1000, 19.0, 20.0)
     assert before.all_bytes == 6e6 and found.upcoming.all_bytes == 1000
     assert found.begins(20.0, RULES)
-    assert found.shown((), RULES, {}).is_resting
+    assert shown(found).is_resting
     found.begin(20.0)
-    assert not found.shown((), RULES, {}).is_resting
+    assert not shown(found).is_resting
     assert found.progress.all_bytes == 1000 and found.upcoming is None
     assert (found.iteration, found.ended_s) == (2, None)
     assert found.progress.sizes_bytes.tolist() == [4e6, 2e6, 1e6]
@@ -709,18 +714,18 @@ def test_there_is_something_to_save(part):
 
 def test_caps_of_the_flavor_count_until_the_host_reports_the_port():
     found = tracked()
-    assert found.shown((), RULES, {}).live.capped is None
+    assert shown(found).live.capped is None
     capped = members(*HOSTS) | {0: route.Member(
         'vm0', 'h0', True, (5e6, math.inf))}
     found.place(capped)
-    one = found.shown((), RULES, {}).live
+    one = shown(found).live
     assert one.capped.rates_bps == {('h0', 'egress', 'vm0'): 5e6}
     assert one.capped.busy_s(one.flows) == {
         ('h0', 'egress', 'vm0'): pytest.approx(6e6 * 8 / 5e6)}
-    assert found.shown((), RULES, {}).live is one
+    assert shown(found).live is one
     for host, is_reported in (('h0', True), ('h1', False)):
         found.readdress()
-        one = found.shown((), RULES, {
+        one = shown(found, {
             'vm0': (host, (), (math.inf, 1e6)),
             'vm2': ('h2', (), (math.inf, 2e6))}).live
         assert one.capped.rates_bps == {
@@ -740,14 +745,14 @@ def test_a_cap_takes_time_for_bytes_inside_the_host_too():
         found.place({0: route.Member('vm0', 'h0', True, (cap_bps, math.inf)),
                      1: route.Member('vm1', host, True),
                      2: route.Member('vm2', 'h2', True, (1e6, math.inf))})
-        one = found.shown((), RULES, {}).live
+        one = shown(found).live
         assert one.least_s == pytest.approx(least_s)
         assert one.began_s is None
     found.place({0: route.Member('vm0', 'h0', True),
                  1: route.Member('vm1', 'h0', True, (math.inf, 2e6)),
                  2: route.Member('vm2', 'h2', True)})
     send(found, 'h0', 1e6, 10.0, 12.0)
-    one = found.shown((), RULES, {}).live
+    one = shown(found).live
     assert (one.least_s, one.began_s) == (pytest.approx(8 * first / 2e6),
                                           11.0)
 
@@ -760,7 +765,7 @@ def test_vms_of_a_pair_pass_caps_of_their_own():
                  2: route.Member('vm2', 'h2', True, (math.inf, 1e6))})
     found.counting.credit(np.array([1]), 1e6)
     found.touch()
-    one = found.shown((), RULES, {}).live
+    one = shown(found).live
     assert one.flows.pairs == (('h0', 'h2'),)
     assert one.capped.pair_of.tolist() == [0, 0]
     assert one.capped.share.tolist() == [0.5, 0.5]

@@ -13,6 +13,7 @@ from virtco.model import states
 from virtco.scheduling import endings
 from virtco.state import host_state
 from virtco.state import live_state
+from virtco.state import remaining_flows
 from virtco.state import route as routes
 from virtco.state import schedule_input
 from virtco.topology import tree
@@ -45,7 +46,7 @@ def stored(coflow_id='c', group_id='g', flows='[[0,1,100],[0,2,50],[1,2,25]]',
 
 
 def seen(tracked):
-    return tracked.shown((), endings.Rules(), {})
+    return remaining_flows.shown(tracked, (), endings.Rules(), {})
 
 
 def report(sent=0, epoch='e', coflow_id='c', destinations=None,
