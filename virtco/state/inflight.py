@@ -4,6 +4,7 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+from collections.abc import Set
 import dataclasses
 import functools
 import math
@@ -135,6 +136,13 @@ class Tracked:
                 self.__dict__.pop(name, None)
             self.drawn = None
             self.touch()
+
+    def forget(self, hosts: Set[str]) -> None:
+        """Refuse further bytes of these hosts, unless VMs are there: nobody
+        knows which of them were counted before.
+        """
+        self.hosts -= hosts - {member.host for member
+                               in self.members.values()}
 
     def touch(self) -> None:
         """Forget the derived values, since bytes, a queue or a state changed.

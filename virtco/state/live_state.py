@@ -195,6 +195,8 @@ class LiveState:
                 self._reporters.update(name, frozenset())
                 del self._hosts[name]
                 self._uplinks.rehost(name)
+            for tracked in self._groups.coflows.values():
+                tracked.forget(hosts)
             self._unsaved_hosts -= hosts
             self._sending -= hosts
             self._minors = {name: minors for name, minors

@@ -68,6 +68,27 @@ def test_bytes_that_a_dead_host_had_not_reported_are_told(is_dead):
     assert credited(state) == (400 if is_dead else 500)
 
 
+def test_a_host_that_was_forgotten_says_nothing_anew_when_it_is_back():
+    """It counted before what it reports now, as nobody remembers; a VM may
+    come back, too.
+    """
+    state = lives()
+    state.intake('h0', known.report(destinations={'h1': 400}), 1.0)
+    place(state, ('h3', 'h1', 'h2'))
+    state.forget_hosts({'h0', 'h1'})
+    state.intake('h0', known.report(destinations={'h1': 500}), 2.0)
+    assert credited(state) == 400
+    assert [(one.kind, one.key[0]) for one in
+            state.take_unsaved().findings] == [('report_refused', 'h0')]
+    # It is known who has a VM.
+    state.intake('h1', known.report(destinations={'h2': 30}), 2.5)
+    assert credited(state) == 430
+    place(state, ('h0', 'h1', 'h2'))
+    state.intake('h0', known.report(destinations={'h1': 100}, epoch='new'),
+                 3.0)
+    assert credited(state) == 530
+
+
 def test_who_left_before_it_sent_is_not_missed():
     state = lives()
     state.intake('h0', known.report(0), 1.0)
