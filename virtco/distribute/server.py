@@ -374,10 +374,15 @@ class Server(LoopThread):
                     found.refuse(f'{found.seat.host} is silent')
 
     async def _say_alive(self) -> None:
-        """Tell each edge module in turn that the server is alive."""
-        part = 0
+        """Tell each edge module in turn that the server is alive; those whose
+        turn came while the loop was busy at once.
+        """
+        part, due_s = 0, self.clock()
         while True:
-            await asyncio.sleep(self.alive_s / ALIVE_PARTS)
+            due_s = max(due_s + self.alive_s / ALIVE_PARTS,
+                        self.clock() - self.alive_s)
+            if (wait_s := due_s - self.clock()) > 0:
+                await asyncio.sleep(wait_s)
             part = (part + 1) % ALIVE_PARTS
             alive = messages.frame(messages.Alive(
                 self._led_epoch(), self.alive_s))

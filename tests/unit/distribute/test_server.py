@@ -4,6 +4,7 @@
 
 import asyncio
 import dataclasses
+import itertools
 import socket
 import types
 
@@ -129,6 +130,41 @@ def test_it_sends_what_the_edge_does_not_have(start):
         next_of(found, 'welcome')
         site.publish(2)
         assert next_of(found, 'policy')['generation'] == 2
+
+
+@pytest.mark.parametrize('busy_s', [0.0, 0.2, 2.0, 3600.0])
+def test_a_busy_loop_says_no_later_that_it_is_alive(busy_s, monkeypatch):
+    """Many reports keep it busy after a takeover, and who hears nothing for
+    two intervals goes away, comes back and reports all again.
+    """
+    site, now_s, heard_s, waits = Site(), [100.0], {}, [0.0] * 100
+
+    async def sleep(wait_s):
+        if not waits:
+            raise asyncio.CancelledError
+        waits.pop()
+        now_s[0] += wait_s + busy_s
+
+    def write(host):
+        heard_s.setdefault(host, [100.0]).append(now_s[0])
+
+    monkeypatch.setattr(server.asyncio, 'sleep', sleep)
+    site.server.clock = lambda: now_s[0]
+    site.server._open = {number: types.SimpleNamespace(
+        peer=None, write=lambda _frame, number=number: write(number))
+        for number in range(20)}
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(site.server._say_alive())
+    site.server._open = {}
+    site.server._listener.close()
+    every_s = site.server.alive_s
+    for times_s in heard_s.values():
+        gaps_s = [late - soon for soon, late
+                  in itertools.pairwise(times_s)]
+        assert max(gaps_s) <= every_s * 1.1 + busy_s
+        # Nor more often.
+        assert len(gaps_s) <= (now_s[0] - 100) / every_s + 1
+    assert len(heard_s) == 20
 
 
 def test_a_stranger_has_nothing_long_decoded(start):
