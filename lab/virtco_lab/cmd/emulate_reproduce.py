@@ -22,6 +22,7 @@ from virtco_lab.emulation import mpi
 from virtco_lab.emulation import namespaces
 from virtco_lab.emulation import orchestra
 from virtco_lab.emulation import reproduce
+from virtco_lab.emulation import rerun
 from virtco_lab.emulation import training
 from virtco_lab.sim import workloads
 from virtco_lab.sim.figures import document
@@ -76,6 +77,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         'figure claims'))
     what.add_argument('--write', action='store_true', help=(
         'record the figure and write its table of the documentation'))
+    what.add_argument('--compare', action='store_true', help=(
+        'with the record, seed by seed; ends with 1 where a number moved '
+        'further than they vary, or the figure does not bear out its claims'))
     parser.set_defaults(function=run)
 
 
@@ -111,9 +115,17 @@ def run(args: argparse.Namespace) -> int:
             _command(args, options.rate_bps, is_case))
         if is_case:
             plots.draw(found, record.DIRECTORY)
-    for claim in found.unmet:
-        print(f'virtco-emulate: {claim}', file=sys.stderr)
-    return 1 if args.check and found.unmet else 0
+    failures = [*found.unmet]
+    if args.compare:
+        count, differences = rerun.compare(
+            record.document(record.DIRECTORY, found.name), found)
+        failures += differences
+        if not args.json:
+            print(f'{found.name}: {count} numbers compared with the record, '
+                  f'{len(differences)} off')
+    for failure in failures:
+        print(f'virtco-emulate: {failure}', file=sys.stderr)
+    return 1 if failures and (args.check or args.compare) else 0
 
 
 def _command(args: argparse.Namespace, rate_bps: float, is_case: bool) -> str:

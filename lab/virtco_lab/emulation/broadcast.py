@@ -116,7 +116,7 @@ def figure(kind: Kind, options: extent.Options) -> outcome.Outcome:
         f'emulated-{kind.name}',
         f'Broadcast along trees with real TCP, {kind.title}', tuple(columns),
         tuple(map(tuple, rows)), tuple(panels), _notes(kind, found, options),
-        _unmet(kind, found))
+        _unmet(kind, found), found.to_dict())
 
 
 FIGURES: dict[str, extent.Figure] = {

@@ -206,6 +206,7 @@ def _shown(name: str, title: str, columns: tuple[str, ...],
         (*_title(len(options.seeds), options.scale),
          f'All {len(runs)} runs: {reproduce.agreement(runs)}'),
         (*reproduce.worst_unmet(runs), *reproduce.mean_unmet(runs)), {
+            'run columns': ['expected_s', 'measured_s', 'told_s', 'load'],
             'runs': {f'{one.setting} / {one.seed}': [
                 [round(value, 4) for value in values] for values in (
                     one.expected_s, one.ccts_s,

@@ -322,7 +322,7 @@ def _shown(found: samples.Samples, misplaced: Sequence[str],
          f'each rank sends half of that to all of it to {PARTNERS} others on '
          'average, one after the other. "By row" and "advised order" leave '
          'the tree to Open MPI. The model sends one message at a time.'),
-        (*misplaced, *_unmet(found)))
+        (*misplaced, *_unmet(found)), found.to_dict())
 
 
 def _version() -> str:

@@ -25,6 +25,8 @@ _RECEIVERS = (2, 5, 10, 19)
 _PER_RACK = 10
 _OVERSUBSCRIPTION = 4.0
 _TRAININGS = 3
+#: Series of all receivers' ends.
+_ENDS = 'ends'
 #: Times of a copy that one worker would compute in an iteration of the
 #: collaborative filtering: assumed.
 _COMPUTE_COPIES = 10.0
@@ -98,73 +100,81 @@ def figure9(options: extent.Options) -> outcome.Outcome:
          'The paper at 100 receivers of 1 GB: Cornet within 33 % of the '
          'bound, BitTornado 4.5 times as slow.'),
         () if means_s['virtco'][-1] < means_s['star'][-1] else (
-            'virtco-cast is not ahead of a star',))
+            'virtco-cast is not ahead of a star',), found.to_dict())
 
 
 def figure10(options: extent.Options) -> outcome.Outcome:
     """Measure when each receiver has all blocks, with most receivers."""
     size_bytes = size_bytes_of(options, _COPY_S)
     receivers = receivers_of(options)[-1]
-    ends_s = {}
+    found = samples.Samples(options.seeds)
     slow = {'r0v1': options.rate_bps / 2}
     with racks_module.built([receivers + 1], options.rate_bps, 1,
                             slow) as racks:
-        for name in ('chain', 'tree', 'BitTorrent', 'Cornet', 'virtco'):
-            its = ends_s[name] = sorted(casts.run(
-                racks, size_bytes, casts.SCHEMES[name], options.seeds[0]
-            ).ends_s.values())
-            options.say(f'{name}: {its[0]:.1f} to {its[-1]:.1f} s')
+        for seed in options.seeds:
+            for name in ('chain', 'tree', 'BitTorrent', 'Cornet', 'virtco'):
+                its = sorted(casts.run(
+                    racks, size_bytes, casts.SCHEMES[name], seed
+                ).ends_s.values())
+                options.say(f'{name}: {its[0]:.1f} to {its[-1]:.1f} s')
+                found.add(name, {
+                    'first': its[0], 'median': statistics.median(its),
+                    'last but one': its[-2], 'last': its[-1], _ENDS: its},
+                    0.0)
+    marks = tuple(name for name in found.values['chain'] if name != _ENDS)
     return outcome.Outcome(
         'emulated-orchestra-10', 'When receivers have all, one of them slow, '
         'seconds (Orchestra Fig. 10)',
-        ('scheme', 'first', 'median', 'last but one', 'last'), tuple(
-            (name, *_rounded(its[0], statistics.median(its), *its[-2:]))
-            for name, its in ends_s.items()),
+        ('scheme', *marks), tuple(
+            (name, *_rounded(*(found.mean(name, mark) for mark in marks)))
+            for name in found.settings),
         (outcome.Panel(
-            'lines', 'Receivers that have all', 'seconds',
+            'cdf', 'Receivers that have all, of all runs', 'seconds',
             'share of the receivers', tuple(
-                outcome.Series(name, tuple(its), tuple(
-                    place / len(its) for place in range(1, len(its) + 1)))
-                for name, its in ends_s.items())),),
-        (_bed(options, _COPY_S, 1), f'{receivers} receivers; the link of one '
+                outcome.Series(name, (), tuple(found.of(name, _ENDS)))
+                for name in found.settings)),),
+        (_bed(options, _COPY_S), f'{receivers} receivers; the link of one '
          'has half the rate, so that nobody can end it all before twice the '
-         'bound. What stands behind it in a chain or tree waits.'))
+         'bound. What stands behind it in a chain or tree waits.'),
+        runs=found.to_dict())
 
 
 def figure11(options: extent.Options) -> outcome.Outcome:
     """Measure two racks: topology unknown, given and inferred."""
     size_bytes = size_bytes_of(options, _RACKED_COPY_S)
     bound_s = _copied_s(options, _RACKED_COPY_S)
-    runs: dict[str, list[casts.Found]] = {}
+    found = samples.Samples(options.seeds)
+
+    def cast(racks: fabric.Fabric, name: str, seed: int,
+             known: dict[str, str] | None = None) -> None:
+        one = casts.run(racks, size_bytes, casts.SCHEMES[
+            'virtco' if known is not None else name], seed, clusters=known)
+        options.say(f'{name}: {one.taken_s:.1f} s')
+        found.add(name, {'s': one.taken_s, 'copies': one.uplink_copies}, 0.0)
+
     inferred = []
     with racks_module.built([per_rack(options)] * 2, options.rate_bps,
                             _OVERSUBSCRIPTION) as racks:
         for seed in options.seeds:
             for name in ('chain', 'tree', 'Cornet', 'virtco',
                          'virtco, topology'):
-                runs.setdefault(name, []).append(casts.run(
-                    racks, size_bytes, casts.SCHEMES[name], seed))
-                options.say(f'{name}: {runs[name][-1].taken_s:.1f} s')
+                cast(racks, name, seed)
             known = clusters.infer(_learned(racks, size_bytes, seed))
             inferred.append(_right(known, racks.bed.racks))
-            runs.setdefault('virtco, inferred', []).append(casts.run(
-                racks, size_bytes, casts.SCHEMES['virtco'], seed,
-                clusters=known))
-    seconds = {name: [run.taken_s for run in its]
-               for name, its in runs.items()}
-    mean_s = {name: statistics.fmean(its) for name, its in seconds.items()}
+            cast(racks, 'virtco, inferred', seed, known)
+    mean_s = {name: found.mean(name, 's') for name in found.settings}
     return outcome.Outcome(
         'emulated-orchestra-11', 'Two racks, topology unknown, given and '
         'inferred (Orchestra Fig. 11)',
         ('scheme', 'mean s', 'min', 'max', 'of the bound', 'Cornet / this',
          'copies over uplinks'), tuple(
             (name, *_rounded(
-                mean_s[name], min(seconds[name]), max(seconds[name]),
-                mean_s[name] / bound_s, mean_s['Cornet'] / mean_s[name],
-                statistics.fmean(run.uplink_copies for run in its)))
-            for name, its in runs.items()),
-        (outcome.Panel('bars', 'Completion times', 'scheme', 'seconds', (
-            outcome.averaged('seconds', tuple(runs), seconds.values()),)),),
+                its_s, min(found.of(name, 's')), max(found.of(name, 's')),
+                its_s / bound_s, mean_s['Cornet'] / its_s,
+                found.mean(name, 'copies')))
+            for name, its_s in mean_s.items()),
+        (samples.averages('bars', 'Completion times', 'scheme', 'seconds',
+                          {'seconds': 's'})(found),),
         (_bed(options, _RACKED_COPY_S), f'Two racks of {per_rack(options)}, '
          f'uplinks of {_OVERSUBSCRIPTION:g}:1; bound {bound_s:.1f} s.',
          f'Inferred from {_TRAININGS} former casts by Cornet: '
@@ -172,22 +182,32 @@ def figure11(options: extent.Options) -> outcome.Outcome:
          'or not. The paper\'s topology took 50 % off Cornet\'s time for '
          '200 MB, the inferred one 47 %.'),
         () if mean_s['virtco, topology'] < mean_s['Cornet'] else (
-            'who knows racks is not ahead of who does not',))
+            'who knows racks is not ahead of who does not',),
+        found.to_dict())
 
 
 def figure12(options: extent.Options) -> outcome.Outcome:
     """Reproduce Fig. 12: rates within and between inferred racks."""
     size_bytes = size_bytes_of(options, _RACKED_COPY_S)
+    found = samples.Samples(options.seeds)
+    n_clusters, right = [], []
     with racks_module.built([per_rack(options)] * 2, options.rate_bps,
                             _OVERSUBSCRIPTION) as racks:
-        rates_bps = _learned(racks, size_bytes, options.seeds[0])
-    known = clusters.infer(rates_bps)
-    truth = racks.bed.racks
-    options.say(f'{_right(known, truth):.0%} of the pairs are right')
-    seen_mbps = {kind: sorted(
-        rate_bps / 1e6 for (src, dst), rate_bps in rates_bps.items()
-        if (truth[src] == truth[dst]) == same)
-        for kind, same in (('within a rack', True), ('between racks', False))}
+        truth = racks.bed.racks
+        for seed in options.seeds:
+            rates_bps = _learned(racks, size_bytes, seed)
+            known = clusters.infer(rates_bps)
+            n_clusters.append(len(set(known.values())) or 1)
+            right.append(_right(known, truth))
+            options.say(f'{right[-1]:.0%} of the pairs are right')
+            for kind, same in (('within a rack', True),
+                               ('between racks', False)):
+                found.add(kind, {'Mbit/s': [
+                    rate_bps / 1e6 for (src, dst), rate_bps
+                    in rates_bps.items()
+                    if (truth[src] == truth[dst]) == same]}, 0.0)
+    seen_mbps = {kind: sorted(found.of(kind, 'Mbit/s'))
+                 for kind in found.settings}
     parts = {name: tuple(round(its[int(part * (len(its) - 1))], 3)
                          for its in seen_mbps.values())
              for name, part in (('10 %', 0.1), ('median', 0.5), ('90 %', 0.9))}
@@ -198,10 +218,10 @@ def figure12(options: extent.Options) -> outcome.Outcome:
         (outcome.Panel('bars', 'Rates', 'pairs', 'Mbit/s', tuple(
             outcome.Series(name, tuple(seen_mbps), its)
             for name, its in parts.items())),),
-        (_bed(options, _RACKED_COPY_S, _TRAININGS), 'Casts by Cornet; '
-         f'{len(set(known.values())) or 1} clusters are inferred, '
-         f'{_right(known, truth):.0%} of the pairs rightly in one or '
-         'not.'))
+        (_bed(options, _RACKED_COPY_S), f'{_TRAININGS} casts by Cornet for '
+         f'each seed; {statistics.fmean(n_clusters):g} clusters are inferred '
+         f'in the mean, {statistics.fmean(right):.0%} of the pairs rightly in '
+         'one or not.'), runs=found.to_dict())
 
 
 def figure17(options: extent.Options) -> outcome.Outcome:
@@ -231,7 +251,8 @@ def figure17(options: extent.Options) -> outcome.Outcome:
          '"before" reads from HDFS, of which a star is the part that grows; '
          'there the job of 90 workers became 1.9 times as fast.'),
         () if columns[-1][-1] > 1 else (
-            'iterations with virtco-cast are not ahead of a star',))
+            'iterations with virtco-cast are not ahead of a star',),
+        found.to_dict())
 
 
 def _rounded(*values: float) -> tuple[float, ...]:
@@ -257,12 +278,11 @@ def _right(known: dict[str, str], truth: dict[str, str]) -> float:
         for place, one in enumerate(names) for other in names[:place])
 
 
-def _bed(options: extent.Options, copy_s: float, n_runs: int | None = None
-         ) -> str:
-    """Describe the links and bytes, and the runs, usually one of each seed."""
+def _bed(options: extent.Options, copy_s: float) -> str:
+    """Describe the links and bytes, and the number of runs."""
     return (f'{units.format_size(size_bytes_of(options, copy_s))} over links '
             f'of {units.format_rate(options.rate_bps)}, libtorrent and TCP of '
-            f'this machine, {n_runs or len(options.seeds)} run(s) each; time '
+            f'this machine, {len(options.seeds)} run(s) each; time '
             'from when all are ready.')
 
 

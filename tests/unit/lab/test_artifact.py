@@ -87,7 +87,7 @@ def test_an_emulated_figure_is_run_by_the_command_that_made_it(
         for is_short in (True, False))
     assert short.argv == ('virtco-emulate', 'reproduce', name, '--check',
                           '--output', 'out/emulated')
-    assert full.argv == (*known, '--output', 'out/emulated')
+    assert full.argv == (*known, '--compare', '--output', 'out/emulated')
     assert (short.expected_s, full.expected_s) == (check_s, n_seeds * seed_s)
 
 
@@ -108,7 +108,7 @@ def test_numbers_as_recorded_pass(runs, tmp_path, capsys):
     arguments = ['--only', 'orchestra-table3', '--output', str(directory)]
     for _ in range(2):
         assert artifact.main(arguments) == 0
-        assert 'orchestra-table3: as recorded, 0 s' in capsys.readouterr().out
+        assert 'orchestra-table3: passed, 0 s' in capsys.readouterr().out
     assert runs.argv == 2 * [[
         'virtco-sim', 'reproduce', 'orchestra-table3', '--check',
         '--tolerance', '1e-6', '--output', str(directory)]]
@@ -148,8 +148,7 @@ def test_real_packets_are_left_to_root(uid, n_run, runs, tmp_path,
     assert len(runs.argv) == n_run
     said = capsys.readouterr().out
     assert ('emulated-liars: left out, it needs root' in said) is (uid != 0)
-    # Nothing compares what it measured.
-    assert ('emulated-liars: done, 0 s' in said) is (uid == 0)
+    assert ('emulated-liars: passed, 0 s' in said) is (uid == 0)
 
 
 def test_each_line_is_seen_as_soon_as_it_is_said(runs, tmp_path,
@@ -168,7 +167,7 @@ def test_each_line_is_seen_as_soon_as_it_is_said(runs, tmp_path,
         artifact.run([STEPS['errata']], tmp_path)
         seen.append(pipe.getvalue().decode().splitlines()[-1])
     assert seen == ['errata: virtco-sim errata (about 2 s)',
-                    'errata: done, 0 s']
+                    'errata: passed, 0 s']
 
 
 def test_a_list_shows_seconds_and_commands(runs, capsys):

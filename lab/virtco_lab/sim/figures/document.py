@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import csv
 import io
-import json
 import pathlib
 from typing import Any
 
@@ -58,7 +57,7 @@ def write_measured(directory: pathlib.Path, result: outcome.Outcome,
 
 def _measured(directory: pathlib.Path, name: str) -> str:
     """Format the table of a record of the testbed, with its notes."""
-    found = _parsed(directory, name)
+    found = record.document(directory, name)
     lines = [found['columns'], *found['rows']]
     if len(found['columns']) > MOST_COLUMNS:
         lines = list(zip(*lines, strict=True))
@@ -150,7 +149,8 @@ def verdicts(directory: pathlib.Path, wanted: Iterable[statements.Statement]
         if not all((directory / f'{name}.json').exists() for name in names):
             continue
         known: list[Any] = [
-            _parsed(directory, name) if name.startswith(record.EMULATED)
+            record.document(directory, name)
+            if name.startswith(record.EMULATED)
             else record.read(directory, name).found for name in names]
         told = one.tell(*known)
         spread = told.spread
@@ -162,11 +162,6 @@ def verdicts(directory: pathlib.Path, wanted: Iterable[statements.Statement]
             'verdict': statements.verdict(told.numbers, one.ranges),
             'differences': one.why})
     return found
-
-
-def _parsed(directory: pathlib.Path, name: str) -> Any:
-    """Read the record of a figure on the testbed."""
-    return json.loads((directory / f'{name}.json').read_text('utf-8'))
 
 
 def _errata() -> str:

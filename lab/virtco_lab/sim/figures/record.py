@@ -53,10 +53,9 @@ class Record:
 
     def to_dict(self, result: outcome.Outcome) -> dict[str, Any]:
         return {**result.to_dict(), 'made': self.made, 'shape': self.shape,
-                'seeds': list(self.found.seeds),
                 'cpu_s': {key: round(value, 2)
                           for key, value in self.found.cpu_s.items()},
-                'samples': self.found.values}
+                **self.found.to_dict()}
 
 
 class Others:
@@ -145,21 +144,37 @@ def _short_lists(text: str) -> str:
 
 
 def read(directory: pathlib.Path, name: str) -> Record:
-    """Read the record of a figure.
+    """Read the record of a simulated figure.
 
     :raises virtco.exception.Invalid: for a file that is missing or broken.
     """
-    path = directory / f'{name}.json'
+    found = document(directory, name)
     try:
-        document = json.loads(path.read_text(encoding='utf-8'))
-        return Record(document['name'], document['shape'], document['made'],
-                      samples.Samples(tuple(document['seeds']),
-                                      document['samples'],
-                                      document['cpu_s']))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise exception.Invalid(
-            field='record', value=str(path),
-            limit=f'a figure written by --write ({error})') from error
+        return Record(found['name'], found['shape'], found['made'],
+                      samples.Samples(tuple(found['seeds']),
+                                      found['samples'], found['cpu_s']))
+    except (KeyError, TypeError) as error:
+        raise _unreadable(directory, name, error) from error
+
+
+def document(directory: pathlib.Path, name: str) -> dict[str, Any]:
+    """Read a record as it was written.
+
+    :raises virtco.exception.Invalid: for a file that is missing or broken.
+    """
+    try:
+        found: dict[str, Any] = json.loads(
+            (directory / f'{name}.json').read_text(encoding='utf-8'))
+    except (OSError, ValueError) as error:
+        raise _unreadable(directory, name, error) from error
+    return found
+
+
+def _unreadable(directory: pathlib.Path, name: str, error: Exception
+                ) -> exception.Invalid:
+    return exception.Invalid(
+        field='record', value=str(directory / f'{name}.json'),
+        limit=f'a figure written by --write ({error})')
 
 
 def seconds(record: Record, settings: Sequence[str], n_seeds: int) -> float:

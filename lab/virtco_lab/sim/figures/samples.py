@@ -68,6 +68,10 @@ class Samples:
     def settings(self) -> tuple[str, ...]:
         return tuple(self.values)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers as a record has them."""
+        return {'seeds': list(self.seeds), 'samples': self.values}
+
     def of(self, setting: str, series: str) -> list[float]:
         """List all numbers of a series, in the order of the seeds."""
         return [value for row in self.values[setting][series]

@@ -90,3 +90,21 @@ def test_a_test_case_begins_with_any_seed(made, monkeypatch, seed):
             outcome.Outcome('f', 'A figure', ('a',), ((1.0,),), ())))
     assert made.run('virtco-case1', '--first-seed', seed, '--seeds', '2') == 0
     assert made.options[0].seeds == (int(seed), int(seed) + 1)
+
+
+@pytest.mark.parametrize(('differences', 'unmet', 'code'), [
+    (['f: a'], (), 1), ([], ('too slow',), 1), ([], (), 0)])
+def test_a_figure_is_compared_with_its_record(made, capsys, monkeypatch,
+                                              differences, unmet, code):
+    made.unmet = unmet
+    monkeypatch.setattr(emulate_reproduce.record, 'document',
+                        lambda _directory, name: f'record of {name}')
+    monkeypatch.setattr(emulate_reproduce.rerun, 'compare', lambda known, _: (
+        3, differences) if known == 'record of f' else None)
+    assert made.run('choreo-9', '--compare') == code
+    out, err = capsys.readouterr()
+    assert out == ('A figure\nf: 3 numbers compared with the record, '
+                   f'{len(differences)} off\n')
+    assert err == ''.join(f'virtco-emulate: {one}\n'
+                          for one in (*unmet, *differences))
+    assert not made.options[0].short
