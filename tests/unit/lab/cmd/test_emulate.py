@@ -42,7 +42,8 @@ def test_a_figure_by_default():
     assert found.pop('function') is emulate_reproduce.run
     assert found == {
         'figure': 'virtco-case1', 'rate': None, 'seeds': 1, 'shape': None,
-        'hosts': None, 'first_seed': 0, 'check': False, 'compare': False, 'write': False,
+        'hosts': None, 'first_seed': 0, 'check': False, 'compare': False,
+        'write': False,
         'output': pathlib.Path('virtco-emulate-output'), 'json': False}
 
 
