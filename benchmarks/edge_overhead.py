@@ -20,7 +20,8 @@ second it says what enforcement takes, in percent of one core, as the sum of
 machine does in a reference loop beside the same traffic is said too: a core
 that is slow, or shared, makes everything dearer.
 
-*Packets*: cost of one packet with 10 to 50,000 entries.
+*Packets*: cost of one packet of a coflow with 10 to 50,000 entries, and of an
+unmanaged packet to a known or limited address.
 
 *Trees*: what it costs to shape on an intermediate device ahead of the uplink,
 where another program may have the uplink's own qdisc, instead of at the
@@ -59,6 +60,7 @@ from typing import Any
 from edge_module.classify import classified as classify
 from edge_module.classify import nft
 from edge_module.privileged import kernel_calls as kernel
+from edge_module.tcplan import minors
 from tests.netns.edge import bed as beds
 from tests.netns.edge import controller as controllers
 from tests.netns.edge import policies
@@ -71,7 +73,9 @@ VMS = 18
 RATE_BPS = 45e6
 LINK_BPS = 1e9
 ENTRIES = (0, 10, 1000, 10_000, 50_000)
+KNOWN, LIMITED = 'known', 'limited'
 _PORT = 9
+_OTHERS, _NOBODY = ('192.0.2.1', '192.0.2.2'), '02:00:00:00:00:01'
 NONE, NFT = 'none', 'nft'
 _SETTLE_S = 1.0
 _AIM = 0.02
@@ -364,10 +368,28 @@ def _nobody_reads(vm: beds.Vm) -> socket.socket:
     return found
 
 
-def _table(vm: beds.Vm, sink: beds.Vm, hook: tuple[str, int], entries: int
-           ) -> classify.Table:
-    if not entries:
+def _table(vm: beds.Vm, sink: beds.Vm, hook: tuple[str, int],
+           case: int | str) -> classify.Table:
+    if not case:
         return classify.Table()
+    if isinstance(case, str):
+        return _unmanaged(sink, hook, case == LIMITED)
+    return _entries(vm, sink, hook, case)
+
+
+def _unmanaged(sink: beds.Vm, hook: tuple[str, int], limited: bool
+               ) -> classify.Table:
+    """One entry that matches nothing, and limits by destination."""
+    to, limit = (classify.MapKey(hook[1], sink.mac if limited else _NOBODY),
+                 minors.of_limited(1, 1))
+    return classify.Table(
+        frozenset({hook}), {classify.Entry(hook[1], *_OTHERS): 0x10},
+        {'to': {to: limit},
+         'others': {classify.MapKey(hook[1]): minors.of_limited(0, 1)}})
+
+
+def _entries(vm: beds.Vm, sink: beds.Vm, hook: tuple[str, int], entries: int
+             ) -> classify.Table:
     found = {classify.Entry(hook[1], vm.ip, sink.ip): 0x10}
     for index in range(entries - 1):
         found[classify.Entry(hook[1], vm.ip, f'10.{100 + (index >> 16)}.'
@@ -376,7 +398,8 @@ def _table(vm: beds.Vm, sink: beds.Vm, hook: tuple[str, int], entries: int
 
 
 def per_packet(rounds: int, pairs: int, count: int) -> dict[str, float]:
-    """Nanoseconds per datagram that nftables adds, by number of entries.
+    """Nanoseconds per datagram that nftables adds, by number of entries, and
+    for unmanaged datagrams.
 
     Medians over pairs of measurements: what a port takes that is classified,
     and right after it one that is not. The machine's speed may change between
@@ -395,20 +418,22 @@ def _added(bed: beds.Bed, classifier: nft.NftClassifier, rounds: int,
     netns = bed.ns('h1')
     hook = beds.in_netns(netns, lambda: (
         vm.dev, socket.if_nametoindex(vm.dev)))
-    ratios: dict[int, list[float]] = {entries: [] for entries in ENTRIES}
+    cases = (*ENTRIES, KNOWN, LIMITED)
+    ratios: dict[int | str, list[float]] = {case: [] for case in cases}
     least_ns = math.inf
     with _nobody_reads(sink):
-        for entries in ENTRIES * rounds:
+        for case in cases * rounds:
             beds.in_netns(netns, classifier.replace,
-                          _table(vm, sink, hook, entries))
+                          _table(vm, sink, hook, case))
+            _blast(sink, vm.ip, 1)  # it is no stranger
             for _ in range(pairs):
                 with_ns, bare_ns = (_blast(sender, sink.ip, count)
                                     for sender in (vm, bare))
-                ratios[entries].append(with_ns / bare_ns)
+                ratios[case].append(with_ns / bare_ns)
                 least_ns = min(least_ns, bare_ns)
         beds.in_netns(netns, classifier.remove)
-    return {str(entries): round((statistics.median(seen) - 1) * least_ns)
-            for entries, seen in ratios.items()}
+    return {str(case): round((statistics.median(seen) - 1) * least_ns)
+            for case, seen in ratios.items()}
 
 
 # -- where the tree stands ---------------------------------------------------
@@ -503,7 +528,7 @@ def main() -> None:
                           'trees': places}))
         return
     print('\n'.join(_lines(found)))
-    print('ns per packet by entries:', packets)
+    print('ns per packet:', packets)
     print('tree at or ahead of the uplink:', places)
 
 

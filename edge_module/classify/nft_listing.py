@@ -95,19 +95,18 @@ def standing(hook: nft_text.Hook, objects: Objects) -> Standing:
     of_hooks = {name for _, ifindex in hooks if hook.is_at_ports
                 for name in nft_text.set_names(ifindex)} | {
         f'{nft_text.NEAR}_{ifindex}' for _, ifindex in learning}
-    unmanaged = tuple(rules.get('unmanaged', ()))
+    unmanaged = {chain: tuple(rules.get(chain, ()))
+                 for chain in nft_text.UNMANAGED[False] if chain in chains}
     if not ({name: _types(item['type']) for name, item in maps.items()}
             == hook.maps()
             and sets.keys() - of_ports == {
                 hook.map_name(name) for name in nft_text.SETS}
             and of_hooks <= of_ports
             and unmanaged in nft_text.UNMANAGED.values()
-            and 'unknown' in chains
-            and tuple(rules.get('unknown', ())) == nft_text.UNKNOWN[
-                'to' in unmanaged]
             and learning <= uplinks
             and (towards == hooks or not hook.is_at_ports)
-            and all(rules.get(name) == [name] for name in nft_text.FIXED)):
+            and all(rules.get(chain) == [*names]
+                    for chain, names in hook.fixed().items())):
         return Standing()
     return Standing(
         hooks, {entry: minor for entry, minor, _ in _entries(hook, maps)},
@@ -117,7 +116,8 @@ def standing(hook: nft_text.Hook, objects: Objects) -> Standing:
          for name, comments in rules.items()
          if name.startswith(nft_text.PORT_CHAIN)
          for comment in comments if comment},
-        tuple(rules.get('classify', ())), 'to' in unmanaged,
+        tuple(rules.get('classify', ())),
+        unmanaged == nft_text.UNMANAGED[True],
         # The kernel deletes the chains of a device that goes, not the sets.
         tuple(sorted(of_ports - of_hooks)), True)
 

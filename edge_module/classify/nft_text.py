@@ -4,7 +4,9 @@
 
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 import dataclasses
+import itertools
 from typing import Literal
 
 from edge_module.classify import classified as base
@@ -23,21 +25,18 @@ KINDS: dict[tuple[bool, bool], RuleName] = {
     (False, True): 'port4', (False, False): 'pair4',
     (True, True): 'port6', (True, False): 'pair6'}
 _PROTOCOLS = ('tcp', 'udp')
-# Chains with one rule each, which matches control packets; the rule's comment
-# is the chain's name.
-CONTROL = ('control4', 'control6')
-# Rules of the chain of unmanaged packets, without and with limits by
-# destination. Control packets to a limited host share its limit.
-UNMANAGED = {False: CONTROL,
-             True: ('to', *CONTROL, 'known', 'seen', 'others')}
-# Rules of the chain of packets of unknown ports, likewise.
-UNKNOWN = {False: (), True: ('to', 'known', 'seen', 'others')}
-# Chain with one rule, commented alike, for broadcasts, and for packets to an
-# address that has sent the VM nothing: switches may flood these, and the
-# controller cannot know which hosts they reach.
+# Rules of three chains without and with limits by destination: of unmanaged
+# packets, of those of them that may go to strangers, and of packets of unknown
+# ports. Control packets to a limited host share its limit.
+UNMANAGED: dict[bool, dict[str, tuple[str, ...]]] = {
+    False: {'unmanaged': ('control',), 'further': (), 'unknown': ()},
+    True: {'unmanaged': ('to', 'control', 'known'),
+           'further': ('limited', 'seen', 'others'),
+           'unknown': ('to', 'known', 'seen', 'others')}}
+# Chain with one rule for broadcasts, and for packets to an address that has
+# sent the VM nothing: switches may flood these, and the controller cannot know
+# which hosts they reach.
 STRANGERS = 'strangers'
-# Chains with one fixed rule each.
-FIXED = (*CONTROL, STRANGERS)
 # Set of (port, destination Ethernet address) of unmanaged packets to addresses
 # that have sent the VM something (NEAR). It has room for the 512 that each of
 # 256 ports adds meanwhile at the limit that it has in the other set.
@@ -78,6 +77,15 @@ _IS_UNICAST = 'ether daddr & 01:00:00:00:00:00 == 00:00:00:00:00:00'
 # long packet whose header claims a short length is longer than this, so it
 # gets no priority over data.
 _CONTROL_BYTES = 140
+# The mask alone tells most packets apart, in a third of the comparison's time.
+_IS_SMALL_TCP = ('meta l4proto tcp meta length & 0xffffff00 == 0 '
+                 f'meta length <= {_CONTROL_BYTES}')
+# Kinds of the class that a packet is in, by the range of the minor.
+_IN_PORT, _IN_CONTROL, _IN_LIMITED = (
+    f'meta priority & {mask:#x} == {first:#x}' for mask, first in (
+        (0x10000 - minors.N_PORTS, minors.FIRST_PORT),
+        (0x10000 - minors.N_PORTS, minors.UPLINK_CONTROL),
+        (minors.of_limit(0), minors.of_limit(0))))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -151,15 +159,26 @@ class Hook:
             f'ether_addr; size {_MOST_REACHED}; timeout {_REACHED_S}s; '
             'flags dynamic,timeout; }',
             *(f'add chain {TABLE} {name}' for name in (
-                *CONTROL, 'classify', 'unmanaged', 'unknown', STRANGERS)),
-            *(f'add rule {TABLE} {name} meta length <= {_CONTROL_BYTES} '
-              f'{condition} meta priority set {self.dev} map '
-              f'@{self.map_name("control")} comment "{name}"'
-              for name, condition in zip(CONTROL, (
-                  _without_data4(), _without_data6()))),
-            f'add rule {TABLE} {STRANGERS} {self.to_others(self.dev)} '
-            f'comment "{STRANGERS}"',
+                *self.fixed(), 'classify', *UNMANAGED[False])),
+            *itertools.starmap(_replace_rules, self.fixed().items()),
             self.set_unmanaged(False)])
+
+    def fixed(self) -> dict[str, dict[str, str]]:
+        """Return the rules of the chains whose rules never change, by name.
+        """
+        control = (f'meta priority set {self.dev} map '
+                   f'@{self.map_name("control")}')
+        return {
+            'control': {'control4': f'{_without_data4()} {control}',
+                        'control6': f'{_without_data6()} {control}'},
+            # Packets of an entry that only counts are unmanaged.
+            'managed': {'counted': f'{_IN_PORT} return',
+                        'control': f'{_IS_SMALL_TCP} jump control',
+                        'managed': 'accept'},
+            # Short TCP packets to somebody who sent data.
+            'owed': {'control': 'jump control',
+                     'owed': f'{_IN_CONTROL} accept'},
+            STRANGERS: {STRANGERS: self.to_others(self.dev)}}
 
     def rules(self, entries: Iterable[base.Entry]) -> tuple[RuleName, ...]:
         """Return the names of the rules that the entries need, in order.
@@ -175,9 +194,8 @@ class Hook:
 
         The first rule that matches a packet is the last one it meets.
         """
-        return '\n'.join([f'flush chain {TABLE} classify', *(
-            f'add rule {TABLE} classify {self._rule(name)} comment "{name}"'
-            for name in names)]) + '\n'
+        return _replace_rules(
+            'classify', {name: self._rule(name) for name in names})
 
     def set_unmanaged(self, follows: bool) -> str:
         """Return the commands that replace the rules of unmanaged packets.
@@ -187,31 +205,30 @@ class Hook:
             in the set; where a port is at its limit there, packets to further
             ones get the class of ``others``.
         """
+        of_port = self._unmanaged(self.dev, _REACHING_LIMIT)
+        rules = {'unmanaged': of_port, 'further': of_port,
+                 'unknown': self._unmanaged('oif', _UNKNOWN_REACHING_LIMIT)}
         return ''.join(
-            self._unmanaged(chain, dev, limit, names[follows])
-            for chain, dev, limit, names in (
-                ('unmanaged', self.dev, _REACHING_LIMIT, UNMANAGED),
-                ('unknown', 'oif', _UNKNOWN_REACHING_LIMIT, UNKNOWN)))
+            _replace_rules(chain, {name: rules[chain][name] for name in names})
+            for chain, names in UNMANAGED[follows].items())
 
-    def _unmanaged(self, chain: str, dev: str, limit: str,
-                   names: Iterable[str]) -> str:
-        """Return the commands that replace the rules of one of the chains.
+    def _unmanaged(self, dev: str, limit: str) -> dict[str, str]:
+        """Return the rules of unmanaged packets by name.
 
         :param dev: key of the device by which the packets are known.
         :param limit: rate of new addresses of a device.
         """
         key = f'{dev} . ether daddr'
         reached = f'@{self.map_name(REACHED)}'
-        rules = {
+        return {
             'to': f'meta priority set {key} map @{self.map_name("to")} return',
-            'known': f'{key} {reached} return',
+            'control': f'{_IS_SMALL_TCP} jump control',
+            # Only addresses that are no strangers become known.
+            'known': f'{key} {reached} accept',
+            'limited': f'{_IN_LIMITED} accept',
             'seen': f'{_IS_UNICAST} update @{self.map_name(REACHING)} '
-                    f'{{ {dev} {limit} }} add {reached} {{ {key} }} return',
-            'others': self.to_others(dev),
-            **{name: f'jump {name}' for name in CONTROL}}
-        return '\n'.join([f'flush chain {TABLE} {chain}', *(
-            f'add rule {TABLE} {chain} {rules[name]} comment "{name}"'
-            for name in names)]) + '\n'
+                    f'{{ {dev} {limit} }} add {reached} {{ {key} }} accept',
+            'others': self.to_others(dev)}
 
     def to_others(self, dev: str) -> str:
         """Return the statement that puts a packet into the class for all
@@ -226,7 +243,7 @@ class Hook:
         if kind.startswith('later'):
             name = f'frag{kind[-1]}'
             return (f'{_LATER[ip]} meta priority set {self._fragment(name)[0]}'
-                    f' map @{self.map_name(name)} return')
+                    f' map @{self.map_name(name)} goto managed')
         if kind.startswith('first'):
             # Later fragments carry no port: they follow this one.
             name, kind = f'frag{kind[-1]}', f'port{kind[-1]}'
@@ -242,7 +259,7 @@ class Hook:
                 condition = 'ip frag-off & 0x1fff 0 '
         return (f'{condition}meta priority set {self.dev} . {ip} saddr . '
                 f'{ip} daddr{port} map @{self.map_name(kind)} {then}'
-                f'goto control{kind[-1]}')
+                'goto managed')
 
 
 # Fragments are told apart where their header is the first one in IPv6.
@@ -252,6 +269,16 @@ _LATER = {'ip': 'ip frag-off & 0x1fff != 0',
           'ip6': 'ip6 nexthdr 44 @nh,336,16 & 0xfff8 != 0'}
 _FRAGMENT_RULES: dict[str, tuple[RuleName, ...]] = {
     'port4': ('later4', 'first4'), 'port6': ('later6', 'first6')}
+
+
+def _replace_rules(chain: str, rules: Mapping[str, str]) -> str:
+    """Return the commands that replace the rules of a chain.
+
+    :param rules: rules by name, which a comment keeps for a later reading.
+    """
+    return ''.join((f'flush chain {TABLE} {chain}\n', *(
+        f'add rule {TABLE} {chain} {rule} comment "{name}"\n'
+        for name, rule in rules.items())))
 
 
 def _without_data4() -> str:
@@ -386,13 +413,11 @@ def port_chain(hook: Hook, dev: str, ifindex: int, minor: int) -> str:
     :param minor: minor of its own class; a comment keeps it for a later
         reading.
     """
-    # A packet that is in no map must not keep a priority that it brought.
     own, name = classid(minor), _chain_name(dev, ifindex)
     if not hook.is_at_ports:
         return _hooked(name, hook.name, dev, f'goto classify comment "{own}"')
     kinds = list(zip(peers_names(ifindex), PEERS.values()))
     near, owed = f'{NEAR}_{ifindex}', f'{OWED}_{ifindex}'
-    is_own = f'meta priority {own}'
     return ''.join((
         _near_set(near, _MOST_NEAR, _NEAR_S),
         _near_set(owed, _MOST_NEAR, _OWED_S),
@@ -401,20 +426,20 @@ def port_chain(hook: Hook, dev: str, ifindex: int, minor: int) -> str:
           for name, (kind, _) in kinds),
         _hooked(_chain_name(dev, ifindex, TOWARDS_CHAIN), 'egress', dev,
                 f'update @{near} {{ ether saddr }}',
-                f'meta length > {_CONTROL_BYTES} meta l4proto tcp '
+                f'meta l4proto tcp meta length > {_CONTROL_BYTES} '
                 f'update @{owed} {{ ether saddr }} '
                 # Packets of VMs here are in a class.
                 f'meta priority & 0xffff0000 != {wire.ROOT_HANDLE:#x} '
                 f'update @{hook.map_name(RECEIVED)} {{ oif }}'),
         _hooked(name, hook.name, dev,
-                f'meta priority set {own} jump classify comment "{own}"',
-                *(f'{is_own} update @{peers} {{ {ip} daddr }}'
+                'jump classify',
+                # A packet must not keep a priority that it brought.
+                f'meta priority set {own} comment "{own}"',
+                *(f'update @{peers} {{ {ip} daddr }}'
                   for peers, (_, ip) in kinds),
-                *(f'{is_own} meta length <= {_CONTROL_BYTES} '
-                  f'ether daddr @{owed} jump {control}'
-                  for control in CONTROL),
-                f'{is_own} {_IS_UNICAST} ether daddr != @{near} '
-                f'goto {STRANGERS}', f'{is_own} goto unmanaged')))
+                f'{_IS_SMALL_TCP} ether daddr @{owed} jump owed',
+                'jump unmanaged', f'ether daddr != @{near} goto {STRANGERS}',
+                'goto further')))
 
 
 def uplink_chain(hook: Hook, dev: str, ifindex: int, learns: bool) -> str:

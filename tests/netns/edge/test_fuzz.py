@@ -19,7 +19,8 @@ HOOKED = {('egress', 'uplink0'), ('ingress', 'tap1')}
 _OUR_IFB = 'virtco-in'
 # Timers of bridges and the carrier change by themselves.
 _VOLATILE = {'qdisc', 'addr_info', 'linkinfo', 'flags', 'operstate'}
-_STATEMENTS = {'match', 'mangle', 'jump', 'goto', 'return', 'set', 'map'}
+_STATEMENTS = {'match', 'mangle', 'jump', 'goto', 'return', 'accept', 'set',
+               'map'}
 _PRIORITY = {'meta': {'key': 'priority'}}
 # Calls of each of two tests.
 _CALLS = 50_000 if os.environ.get('VIRTCO_TEST_GEAR') == 'full' else 1_000

@@ -54,27 +54,26 @@ def _element(*parts, value='7000:11', count=5):
         'bytes': count, 'packets': 1}}}, value]
 
 
+def _rules(chains):
+    return [{'rule': {'chain': chain, 'comment': name}}
+            for chain, names in chains.items() for name in names]
+
+
 def _listing(elements=(), rules=(), devs=('dev_1_lo', 'towards_1_lo'),
-             control=(), fixed=('control4', 'control6', 'strangers'),
-             unmanaged=('control4', 'control6'), to=(),
+             control=(), fixed=nft_text.INGRESS.fixed(),
+             unmanaged=nft_text.UNMANAGED[False], to=(),
              sets=('peers4_1', 'peers6_1', 'near_1', 'owed_1'),
              own='7000:7001'):
     found = {'ingress_pair4': elements, 'ingress_control': control,
              'ingress_to': to, 'ingress_others': [['lo', '7000:c002']]
-             if 'to' in unmanaged else ()}
+             if 'to' in unmanaged['unmanaged'] else ()}
     return [*(_map(name, found.get(name, ()))
               for name in nft_text.INGRESS.maps()),
             *({'set': {'name': f'ingress_{name}'}}
               for name in ('reached', 'reaching', 'fragmenting', 'received')),
             *({'set': {'name': name}} for name in sets),
-            *({'rule': {'chain': name, 'comment': name}}
-              for name in fixed),
-            *({'rule': {'chain': 'unmanaged', 'comment': name}}
-              for name in unmanaged),
-            *({'rule': {'chain': 'unknown', 'comment': name}}
-              for name in unmanaged if 'to' in unmanaged
-              and name not in nft_text.CONTROL),
-            *({'chain': {'name': name}} for name in ('unknown', *devs)),
+            *_rules(fixed), *_rules(unmanaged),
+            *({'chain': {'name': name}} for name in (*unmanaged, *devs)),
             *({'rule': {'chain': name, 'comment': comment}}
               for name in devs if name.startswith('dev_')
               for comment in ('', own)),
@@ -115,8 +114,9 @@ def test_fragments_are_looked_for_where_ports_are():
 def test_a_port_that_no_entry_matches_has_its_own_class():
     """Whatever priority a packet brought along."""
     text = _commands(*_listing(devs=()))
-    assert ('meta priority set 7000:7001 jump classify comment "7000:7001"\n'
-            in text)
+    rule = 'add rule netdev virtco dev_1_lo '
+    assert (f'{rule}jump classify\n'
+            f'{rule}meta priority set 7000:7001 comment "7000:7001"\n' in text)
 
 
 @pytest.mark.parametrize('own', ['7000:7002', ''])
@@ -128,7 +128,7 @@ def test_a_port_whose_class_changed_is_attached_again(own):
     text, = kernel.commands
     assert text.index('delete chain netdev virtco dev_1_lo\n') < text.index(
         'add chain netdev virtco dev_1_lo ')
-    assert 'meta priority set 7000:7001 jump' in text
+    assert 'meta priority set 7000:7001 comment' in text
     assert classifier.replace(base.Table(LO)) == 0
 
 
@@ -171,7 +171,7 @@ def test_what_no_entry_matches_is_told_by_port():
 
 
 MAC = 'fa:16:3e:00:00:01'
-FOLLOWING = ('to', 'control4', 'control6', 'known', 'seen', 'others')
+FOLLOWING = nft_text.UNMANAGED[True]
 
 
 def test_unmanaged_packets_are_followed_where_there_are_limits():
@@ -186,7 +186,8 @@ def test_unmanaged_packets_are_followed_where_there_are_limits():
         [{'concat': ['lo', MAC]}, '7000:c102']])
     assert _commands(*standing, limits=limits) == ''
     text = _commands(*standing)
-    assert 'flush chain netdev virtco unmanaged' in text
+    assert all(f'flush chain netdev virtco {chain}\n' in text
+               for chain in FOLLOWING)
     assert f'delete element netdev virtco ingress_to {{ 1 . {MAC} }}' in text
 
 
@@ -196,7 +197,7 @@ def test_destinations_are_told_by_port():
     classifier.replace(base.Table(LO, maps={
         'others': {base.MapKey(1): 0xc002}}))
     assert ('update @ingress_reaching { iif limit rate 96/second burst 128 '
-            'packets } add @ingress_reached { iif . ether daddr } return'
+            'packets } add @ingress_reached { iif . ether daddr } accept'
             in kernel.commands[0])
     kernel.listing = json.dumps({'nftables': [
         {'metainfo': {}}, {'set': {'name': 'ingress_reached', 'elem': [
@@ -223,8 +224,10 @@ def test_data_from_other_hosts_are_counted_by_port():
     assert classifier.received() == {}
 
 
-def test_table_that_follows_by_half_is_replaced():
-    text = _commands(*_listing(unmanaged=('to', 'others')), limits={})
+@pytest.mark.parametrize('chain', FOLLOWING)
+def test_table_that_follows_by_half_is_replaced(chain):
+    text = _commands(*_listing(unmanaged=FOLLOWING | {
+        chain: FOLLOWING[chain][1:]}), limits={})
     assert text.startswith(ANEW) and 'comment "seen"' in text
 
 
@@ -282,7 +285,7 @@ def test_unknown_ports_are_limited_by_destination(learns):
         + f'{rule}meta priority set oif map @ingress_others\n')
     assert ('from_2_eth1 update @near_2 { ether saddr }' in text) == learns
     assert ('update @ingress_reaching { oif limit rate 1024/second burst 1024 '
-            'packets } add @ingress_reached { oif . ether daddr } return'
+            'packets } add @ingress_reached { oif . ether daddr } accept'
             in text)
 
 
@@ -295,10 +298,11 @@ def test_control_packets_have_their_class():
     assert '7000:9001' not in text
 
 
-@pytest.mark.parametrize('missing', ['control6', 'strangers'])
-def test_table_without_one_of_its_fixed_rules_is_replaced(missing):
-    text = _commands(*_listing(fixed={
-        'control4', 'control6', 'strangers'} - {missing}))
+@pytest.mark.parametrize('chain', nft_text.INGRESS.fixed())
+def test_table_without_one_of_its_fixed_rules_is_replaced(chain):
+    fixed = nft_text.INGRESS.fixed()
+    missing, *rest = fixed[chain]
+    text = _commands(*_listing(fixed=fixed | {chain: rest}))
     assert text.startswith(ANEW)
     assert f'comment "{missing}"' in text
 
@@ -316,7 +320,8 @@ def test_packets_to_strangers_share_a_class():
     places = [text.index(part) for part in (
         'towards_1_lo { type filter hook egress device "lo"',
         'towards_1_lo update @near_1 { ether saddr }',
-        'ether daddr != @near_1 goto strangers', 'goto unmanaged')]
+        'jump unmanaged', 'ether daddr != @near_1 goto strangers',
+        'goto further')]
     assert places == sorted(places)
 
 
@@ -324,12 +329,12 @@ def test_a_limited_host_gets_acknowledgements_of_its_own_data_alone():
     """Others share its limit: a flood of them is nobody's connection."""
     text = _commands(*_listing(devs=()), limits={base.MapKey(1, MAC): 0xc102})
     places = [text.index(part) for part in (
-        'towards_1_lo meta length > 140 meta l4proto tcp '
+        'towards_1_lo meta l4proto tcp meta length > 140 '
         'update @owed_1 { ether saddr }',
-        'ether daddr @owed_1 jump control4', '@near_1 goto strangers')]
+        'ether daddr @owed_1 jump owed', 'jump unmanaged')]
     assert places == sorted(places)
     text = text[text.index('flush chain netdev virtco unmanaged'):]
-    assert text.index('comment "to"') < text.index('jump control4')
+    assert text.index('comment "to"') < text.index('jump control ')
 
 
 def _lengths(rule):
@@ -372,7 +377,7 @@ def test_fragments_are_told_apart_by_device(hook, kind):
             'iface_index; size 4096; timeout 2s; ') in text
     number = kind[-1]
     rules = hook.set_rules([f'later{number}', f'first{number}'])
-    assert (f'meta priority set {key} map @{hook.map_name(kind)} return'
+    assert (f'meta priority set {key} map @{hook.map_name(kind)} goto managed'
             in rules)
     assert (f'update @{hook.name}_fragmenting {{ {hook.dev} limit rate '
             f'1024/second burst 1024 packets }} update @{hook.map_name(kind)} '
@@ -391,7 +396,7 @@ def test_a_packet_is_looked_up_by_the_key_of_its_kinds_map(kind, condition,
         assert hook.set_rules([kind]) == (
             'flush chain netdev virtco classify\n'
             f'add rule netdev virtco classify {condition}meta priority set '
-            f'{dev}{key} map @{hook.name}_{kind} goto control{kind[-1]} '
+            f'{dev}{key} map @{hook.name}_{kind} goto managed '
             f'comment "{kind}"\n')
 
 
@@ -410,7 +415,7 @@ def test_entries_count_and_small_maps_do_not():
             'size 4096; timeout 4s; flags dynamic,timeout; }' in text)
     for hook in nft_text.HOOKS.values():
         rules = [line for line in hook.skeleton().splitlines()
-                 if 'meta length <= 140' in line]
+                 if '{ 0x45 . 40 . 0x50, ' in line or '{ 20 . 0x50, ' in line]
         assert [rule.rpartition(' ')[2] for rule in rules] == [
             '"control4"', '"control6"']
         assert all(f' {hook.dev} map @{hook.name}_control' in rule
@@ -427,7 +432,7 @@ def test_sets_of_a_port_are_bounded():
         assert f'add set netdev virtco {name} {{ {kept}; flags' in text
     assert 'update @peers4_1 { ip daddr }' in text
     assert 'update @peers6_1 { ip6 daddr }' in text
-    assert text.count('meta length <= 140 ether daddr @owed_1 jump') == 2
+    assert text.count('meta length <= 140 ether daddr @owed_1 jump') == 1
 
 
 @pytest.mark.parametrize('entry, kind, keys', [
@@ -490,11 +495,8 @@ class _AtUplink(_Kernel):
                              rules[0]) else []}}
                 for name, types in nft_text.EGRESS.maps().items()]
         super().__init__(*maps, *(
-            {'rule': {'chain': name, 'comment': name}}
-            for name in nft_text.FIXED), *(
-            {'rule': {'chain': 'unmanaged', 'comment': name}}
-            for name in nft_text.CONTROL),
-            {'chain': {'name': 'unknown'}},
+            {'chain': {'name': name}} for name in nft_text.UNMANAGED[False]),
+            *_rules(nft_text.EGRESS.fixed() | nft_text.UNMANAGED[False]),
             *({'set': {'name': f'egress_{name}'}}
               for name in nft_text.SETS),
             {'chain': {'name': 'dev_1_lo'}},
