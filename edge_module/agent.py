@@ -8,6 +8,7 @@ others change in the kernel, the time of an audit, the end of the policy's time
 to live. Whatever was missed or refused, the next sync makes right.
 """
 
+from collections.abc import Iterator
 import threading
 import time
 from typing import Any
@@ -233,20 +234,28 @@ class Agent:
             self.reporter.save()
         self.policy.save()
 
+    def _degrading(self) -> Iterator[str]:
+        """Yield why the policy holds in part only, though nothing failed."""
+        if self.enforcer.n_past:
+            yield 'the controller is away for longer than its policy holds'
+        if self.ports.error:
+            yield self.ports.error
+        noted = [port for port in self.enforcer.noted_ports() if port.notes]
+        if noted:
+            yield (f'{len(noted)} port(s) with traffic that is not managed, '
+                   f'such as {noted[0].dev}: {", ".join(noted[0].notes)}')
+
     def _about(self) -> dict[str, Any]:
         """Return the fields of a report that only the agent knows."""
         problem = next((thread.problem for thread in self._threads
                         if thread.problem is not None), None)
-        error = self.error or problem
-        degraded = (error or self.ports.error or self.enforcer.n_past
-                    or any(port.notes
-                           for port in self.enforcer.noted_ports()))
+        error, degrading = self.error or problem, [*self._degrading()]
         found: dict[str, Any] = {
             'applied_generation': self.applied_generation,
-            'error': error or '; '.join(filter(None, (
-                one.note for one in self.enforcer.uplinks))) or None,
+            'error': error or '; '.join(filter(None, (*degrading, *(
+                one.note for one in self.enforcer.uplinks)))) or None,
             'health': ('error' if self.is_failing or problem is not None
-                       else 'degraded' if degraded else 'ok')}
+                       else 'degraded' if error or degrading else 'ok')}
         if self.probe is not None:
             found['probe'] = reports.Responder(self.probe.address,
                                                self.probe.port)

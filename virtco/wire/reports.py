@@ -176,8 +176,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     :ivar rdma_received_bytes: bytes of RDMA that came by the uplink.
     :ivar shared: counters of the parts ``host``, ``unmanaged`` and
         ``control``.
-    :ivar error: why a policy was refused or is not enforced; while health is
-        ok, who else shapes the uplink.
+    :ivar error: why a policy was refused or is not, or not all, enforced;
+        while health is ok, who else shapes the uplink.
     :ivar cpu_s: processor time of the edge module.
     """
 

@@ -389,7 +389,9 @@ def test_beside_somebody_elses_qdisc_it_works_degraded(agent, told):
     (lambda agent: None, 'ok')])
 def test_health(agent, spoil, health):
     spoil(agent)
-    assert agent._about()['health'] == health
+    about = agent._about()
+    assert about['health'] == health
+    assert (about['error'] is None) == (health == 'ok')
     agent.reporter.make(0.0)
 
 
@@ -469,7 +471,10 @@ def test_a_port_that_is_not_managed_degrades_the_host(agent, monkeypatch,
                                                       notes, health):
     monkeypatch.setattr(agent.enforcer, 'noted_ports', lambda: tuple(
         dataclasses.replace(test_enforcer.PORT, notes=one) for one in notes))
-    assert agent._about()['health'] == health
+    about = agent._about()
+    assert about['health'] == health
+    assert about['error'] == (None if health == 'ok' else (
+        '1 port(s) with traffic that is not managed, such as tap1: x'))
 
 
 def test_it_goes_on_with_what_was_saved(agent, conf, told):
