@@ -22,6 +22,7 @@ from edge_module.privileged import operations
 from edge_module.qdisc import devlink
 
 _ROUTE, _GENERIC = 0, 16
+_NO_FAMILY = 0xffff
 _HEADER = struct.Struct('=IHHII')
 _NLMSG_ERROR = 2
 _NLMSG_DONE = 3
@@ -166,9 +167,12 @@ def _addressed(message: tuple[int, int, bytes], protocol: int = _ROUTE
 def _devlink() -> int:
     """Ask for the type of devlink's messages.
 
-    :raises OSError: for a kernel without devlink.
+    :returns: for a kernel without devlink, a type that it refuses.
     """
-    return devlink.family(ask(devlink.FAMILY, _GENERIC))
+    try:
+        return devlink.family(ask(devlink.FAMILY, _GENERIC))
+    except FileNotFoundError:
+        return _NO_FAMILY
 
 
 def _answers(message: tuple[int, int, bytes], more_flags: int,

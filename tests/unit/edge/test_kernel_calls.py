@@ -9,7 +9,9 @@ import struct
 import pytest
 
 from edge_module.privileged import kernel_calls as kernel
+from edge_module.privileged import operations
 from edge_module.qdisc import devlink
+from edge_module.tcplan import vf_rates
 
 ERROR, DONE = 2, 3
 REQUEST, ACK, DUMP, INTERRUPTED = 1, 4, 0x300, 0x10
@@ -88,6 +90,13 @@ def test_each_message_that_failed_tells_why(answering):
     # The kernel acknowledges the last one alone.
     assert [flags for _, flags, _, _ in chunk] == 4 * [FLAGS | REQUEST] + [
         FLAGS | REQUEST | ACK]
+
+
+def test_a_rate_for_a_card_that_is_missing_is_refused():
+    """By the kernel, also by one without devlink."""
+    step = vf_rates.Step('set', vf_rates.Name('pci', '0000:ff:1f.7', 1), 1, 2)
+    failed, = kernel.tc_change([operations.SetRate(step)])
+    assert failed in (errno.ENOENT, errno.ENODEV, errno.EPERM)
 
 
 def test_answers_may_come_in_one_datagram(answering):
