@@ -3,9 +3,12 @@
 """Edge modules and peers over loopback, with policies of the test."""
 
 import asyncio
+import contextlib
 import dataclasses
 import itertools
 import socket
+import threading
+import time
 import types
 
 import msgspec
@@ -165,6 +168,39 @@ def test_a_busy_loop_says_no_later_that_it_is_alive(busy_s, monkeypatch):
         # Nor more often.
         assert len(gaps_s) <= (now_s[0] - 100) / every_s + 1
     assert len(heard_s) == 20
+
+
+def test_long_reports_of_many_come_by_turns(start):
+    """After a takeover all hosts report at once; others are told all the
+    while that the server is alive.
+    """
+    site, may_begin = start(), threading.Event()
+
+    def said(_host, _event, _payload):
+        may_begin.wait(60)
+        time.sleep(0.01)
+        site.said.append(time.monotonic())
+
+    site.server.doors = dataclasses.replace(site.server.doors, said=said)
+    site.server._lease_s = 0.2
+    ack = made.frame('ack', generation=1, epoch=4)
+    with contextlib.ExitStack() as stack:
+        heard = messages(stack.enter_context(connect(site, 'idle')))
+        next_of(heard, 'welcome')
+        busy = [stack.enter_context(connect(site, f'busy{number}'))
+                for number in range(20)]
+        for sock in busy:
+            next_of(messages(sock), 'welcome')
+        for sock in busy:
+            sock.sendall(10 * ack)
+        alive_s = [time.monotonic()]
+        may_begin.set()
+        while len(site.said) < 200:
+            next_of(heard, 'alive')
+            alive_s.append(time.monotonic())
+    # They take 2 s in all.
+    assert max(late - soon for soon, late in
+               itertools.pairwise(alive_s)) < 1
 
 
 def test_a_stranger_has_nothing_long_decoded(start):
