@@ -494,7 +494,7 @@ class Server(LoopThread):
         is_long = now_s - self._taking_s >= TAKE_S
         return random.uniform(0, REST_S) if is_long else 0.0
 
-    def _took(self) -> None:
+        """Have the time count anew in which the loop takes messages."""
         """Begin to count the time anew in which the loop takes messages."""
         self._taking_s = None
 
