@@ -494,8 +494,8 @@ class Server(LoopThread):
         is_long = now_s - self._taking_s >= TAKE_S
         return random.uniform(0, REST_S) if is_long else 0.0
 
-        """Have the time count anew in which the loop takes messages."""
-        """Begin to count the time anew in which the loop takes messages."""
+    def _took(self) -> None:
+        """Forget when the loop began to take messages."""
         self._taking_s = None
 
     def rests(self, seat: connection.Seat) -> None:
