@@ -79,7 +79,7 @@ class Loop(threading.Thread):
                         pause_s, self.policies.next_check_s, self._clock()))
                 if self._stopping:
                     return
-            started = time.thread_time()
+            started = _spent_s()
             try:
                 self.run_once()
             except Exception:
@@ -87,7 +87,7 @@ class Loop(threading.Thread):
                 self._metrics.loop_failures.labels('scheduler').inc()
                 LOG.exception('Could not compute the policies.')
                 time.sleep(self._conf.interval_s)
-            took_s = time.thread_time() - started
+            took_s = _spent_s() - started
             pause_s = unasked_after_s(self._conf.interval_s, took_s)
             time.sleep(rest_s(took_s, self.is_placing()))
 
@@ -179,6 +179,11 @@ class Loop(threading.Thread):
         """Return the operator's present choices."""
         return options(self._conf, self._settings.get(),
                        self._settings.is_shadow)
+
+
+def _spent_s() -> float:
+    """Return the processor time of this thread, and of the own policy's."""
+    return time.thread_time() + own_policies.Guarded.spent_s
 
 
 def wait_s(pause_s: float, next_check_s: float, now_s: float) -> float:

@@ -6,8 +6,12 @@ A policy is an object with a method ``order``, and perhaps one ``rates``. It
 may be asked at any time, and keeps nothing that it could not do without.
 """
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Sequence
+import itertools
+import traceback
+from typing import Any
 from typing import NamedTuple
 from typing import Protocol
 
@@ -28,6 +32,7 @@ class Unfinished(NamedTuple):
     :ivar weight: cost of a second of its completion time.
     :ivar sent_bytes: bytes that it has sent.
     :ivar left_bytes: bytes that it has left between hosts.
+    :ivar n_flows: pairs of hosts between which it has bytes left.
     :ivar alone_s: time that it has left alone on the fabric: t of VirtCO
         Eq. (3).
     :ivar busy_s: time for which it keeps each port busy, shape (P,).
@@ -38,6 +43,7 @@ class Unfinished(NamedTuple):
     weight: float
     sent_bytes: float
     left_bytes: float
+    n_flows: int
     alone_s: float
     busy_s: np.ndarray
 
@@ -52,6 +58,20 @@ class Policy(Protocol):
 
     def order(self, coflows: Sequence[Unfinished]) -> Iterable[Unfinished]:
         """Return the coflows, the first to be served first."""
+
+
+def checked(policy: Policy) -> Policy:
+    """Return the policy.
+
+    :raises virtco.exception.Invalid: for an object without a method ``order``.
+    """
+    for method in ('order', 'rates'):
+        found = getattr(policy, method, None)
+        if not (callable(found) or method == 'rates' and found is None):
+            raise exception.Invalid(
+                field=type(policy).__name__, value=found,
+                limit=f'a class with a method {method}')
+    return policy
 
 
 def unfinished(fabric: fabric_model.Fabric, numbers: Iterable[int],
@@ -77,6 +97,7 @@ def unfinished(fabric: fabric_model.Fabric, numbers: Iterable[int],
         found.append(Unfinished(
             c, float(arrival_s[c]), float(weight[c]), float(sent_bytes[c]),
             float(bits[:split - first].sum()) / units.BITS_PER_BYTE,
+            int(fabric.alive[first:split].sum()),
             float(busy_s.max(initial=0.0)), busy_s))
     return found
 
@@ -99,13 +120,13 @@ def ordered(policy: Policy, coflows: Sequence[Unfinished]
 
     :raises virtco.exception.Invalid: unless it has each of them once.
     """
-    found = list(policy.order(coflows))
-    numbers = [coflow.number for coflow in found]
-    if sorted(numbers) != sorted(coflow.number for coflow in coflows):
+    by_number = {coflow.number: coflow for coflow in coflows}
+    numbers = _answer(policy, 'order', coflows, lambda coflow: coflow.number)
+    if sorted(numbers) != sorted(by_number):
         raise exception.Invalid(
             field=f'order of {type(policy).__name__}', value=numbers,
             limit=f'each of the {len(coflows)} coflows once')
-    return found
+    return [by_number[number] for number in numbers]
 
 
 def floors(policy: Policy, coflows: Sequence[Unfinished], n_coflows: int
@@ -126,13 +147,31 @@ def shares(policy: Policy, coflows: Sequence[Unfinished]) -> list[float]:
 
     :raises virtco.exception.Invalid: unless there is one from 0 to 1 for each.
     """
-    rates = getattr(policy, 'rates', None)
-    if rates is None:
+    if getattr(policy, 'rates', None) is None:
         return [0.0] * len(coflows)
-    found = [float(share) for share in rates(coflows)]
+    found = _answer(policy, 'rates', coflows, float)
     if len(found) != len(coflows) or not all(
             0 <= share <= 1 for share in found):
         raise exception.Invalid(
             field=f'rates of {type(policy).__name__}', value=found,
             limit=f'{len(coflows)} shares from 0 to 1')
     return found
+
+
+def _answer(policy: Policy, method: str, coflows: Sequence[Unfinished],
+            read: Callable[[Any], Any]) -> list[Any]:
+    """Ask a policy, which may change the list that it is given.
+
+    :param read: converts each item of the answer.
+    :returns: at most one item more than there are coflows.
+    :raises virtco.exception.Invalid: where the method or the conversion fails.
+    """
+    try:
+        return [read(item) for item in itertools.islice(
+            getattr(policy, method)(list(coflows)), len(coflows) + 1)]
+    except Exception as error:
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        raise exception.Invalid(
+            field=f'{method} of {type(policy).__name__}',
+            value=f'{error!r} ({at.filename}, line {at.lineno})',
+            limit=f'an answer for {len(coflows)} coflows') from error

@@ -53,8 +53,10 @@ def of(own: own_policy.Policy) -> Policy:
 
     In a simulation, places in its order stand for the times of
     :data:`BY_WHOLE`.
+
+    :raises virtco.exception.Invalid: see :func:`own_policy.checked`.
     """
-    return Policy(BY_WHOLE, True, SHARE_MADD, own=own)
+    return Policy(BY_WHOLE, True, SHARE_MADD, own=own_policy.checked(own))
 
 
 POLICIES = {

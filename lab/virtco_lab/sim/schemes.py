@@ -10,6 +10,7 @@ two schemes with the same order comes from the placement.
 import dataclasses
 
 from virtco import exception
+from virtco import own_policies
 from virtco.model import snapshot
 from virtco_lab.sim import simulation
 
@@ -36,8 +37,11 @@ class Scheme:
     ceil: str | None = None
 
     def config(self) -> simulation.Config:
-        """Return a simulation's configuration with the scheme's policy."""
-        return simulation.Config(self.order)
+        """Return a simulation's configuration with the scheme's policy.
+
+        :raises virtco.exception.Invalid: for an own order, and none installed.
+        """
+        return simulation.Config(own_policies.named(self.order))
 
     def settings(self) -> dict[str, str]:
         """Build the body of ``PATCH /v1/settings`` of the controller."""

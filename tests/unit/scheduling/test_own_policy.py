@@ -83,25 +83,66 @@ def test_a_policy_is_told_what_coflows_have_left():
                                      sent_bytes=1e6), coflow('y', 1e6))
     assert [c.coflow_id for c in found.coflows] == ['x', 'y']
     y, x = told
-    assert (x.arrival_s, x.weight, x.sent_bytes, x.left_bytes) == (
-        3.0, 2.0, 1e6, 4e6)
+    assert (x.arrival_s, x.weight, x.sent_bytes, x.left_bytes, x.n_flows) == (
+        3.0, 2.0, 1e6, 4e6, 1)
     assert (x.alone_s, y.alone_s) == pytest.approx((4.0, 1.0))
     assert x.busy_s.tolist() == pytest.approx([4.0, 0.0, 0.0, 4.0])
 
 
 @pytest.mark.parametrize('answer', [
     lambda coflows: [], lambda coflows: coflows[:1] * 2,
-    lambda coflows: [*coflows, coflows[0]]])
+    lambda coflows: [*coflows, coflows[0]],
+    lambda coflows: itertools.repeat(coflows[0]),
+    lambda coflows: coflows.clear() or coflows])
 def test_an_order_without_each_coflow_once_is_refused(answer):
     with pytest.raises(exception.Invalid, match='order of Odd.*once'):
         serve(Odd(answer), coflow('x', 1e6), coflow('y', 1e6))
 
 
+@pytest.mark.parametrize('answer, told', [
+    (lambda coflows: coflows.sort(), 'TypeError.*not iterable'),
+    (lambda coflows: 'xy', "AttributeError.*'number'"),
+    (lambda coflows: [c.number for c in coflows], "AttributeError.*'number'"),
+    (lambda coflows: sorted(coflows, key=lambda c: 1 / 0),
+     r'ZeroDivisionError.*test_own_policy.py, line \d+')])
+def test_an_order_that_fails_is_told_with_its_line(answer, told):
+    with pytest.raises(exception.Invalid,
+                       match=f'order of Odd: expected an answer.*{told}'):
+        serve(Odd(answer), coflow('x', 1e6))
+
+
+def test_an_order_may_sort_the_list_that_it_is_given():
+    def order(coflows):
+        coflows.sort(key=lambda c: c.left_bytes)
+        return coflows
+
+    found = serve(Odd(order), coflow('x', 4e6), coflow('y', 1e6))
+    assert [c.coflow_id for c in found.coflows] == ['y', 'x']
+
+
+@pytest.mark.parametrize('own, told', [
+    (object(), 'object: expected a class with a method order, got nothing'),
+    (Odd(3), 'Odd: expected a class with a method order, got 3'),
+    (Odd(sorted, [0.5]), r'Odd: .* method rates, got \[0.5\]')])
+def test_an_object_without_the_methods_is_refused(own, told):
+    with pytest.raises(exception.Invalid, match=told):
+        policies.of(own)
+
+
 @pytest.mark.parametrize('shares', [
-    [0.5], [0.5, 1.1], [0.5, -0.1], [0.5, float('nan')]])
+    [0.5], [0.5, 1.1], [0.5, -0.1], [0.5, float('nan')],
+    itertools.repeat(0.5)])
 def test_rates_that_are_no_shares_are_refused(shares):
     with pytest.raises(exception.Invalid, match='rates of Odd.*0 to 1'):
         serve(Odd(lambda coflows: coflows, lambda coflows: shares),
+              coflow('x', 1e6), coflow('y', 1e6))
+
+
+@pytest.mark.parametrize('answer', [None, 0.5, ['a', 'b']])
+def test_rates_that_are_no_numbers_are_told(answer):
+    with pytest.raises(exception.Invalid, match=(
+            'rates of Odd: expected an answer for 2 coflows')):
+        serve(Odd(lambda coflows: coflows, lambda coflows: answer),
               coflow('x', 1e6), coflow('y', 1e6))
 
 
@@ -122,7 +163,7 @@ def test_the_example_of_the_documentation_serves_few_bytes_first():
 
 def unfinished(busy_s, weight):
     return [own_policy.Unfinished(
-        c, 0.0, w, 0.0, 1.0, max(row), np.array(row, float))
+        c, 0.0, w, 0.0, 1.0, 1, max(row), np.array(row, float))
         for c, (row, w) in enumerate(zip(busy_s, weight))]
 
 

@@ -5,6 +5,7 @@
 import json
 import math
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -221,12 +222,28 @@ def test_policies_are_compared_with_ones_own(run, trace, tmp_path):
     assert (tmp_path / 'compare.png').stat().st_size > 1000
 
 
+class Unordered:
+    """No policy: it has no method ``order``."""
+
+
 @pytest.mark.parametrize('text', [
-    'mine.py', 'no/such.py:Mine', f'{__file__}:NoSuchClass'])
+    'mine.py', 'no/such.py:Mine', f'{__file__}:NoSuchClass',
+    f'{__file__}:{Unordered.__name__}'])
 def test_a_policy_that_cannot_be_loaded_is_named(trace, text, capsys):
     with pytest.raises(SystemExit):
         command.main(['compare', '--trace', str(trace), '--policy', text])
     assert 'FILE:CLASS that can be loaded' in capsys.readouterr().err
+
+
+def test_a_policy_that_fails_on_the_trace_is_one_line(trace, tmp_path,
+                                                      capsys):
+    path = tmp_path / 'mine.py'
+    path.write_text('class Mine:\n    def order(self, coflows):\n'
+                    '        return coflows.sort()\n')
+    assert command.main(['compare', '--trace', str(trace), '--policy',
+                         f'{path}:Mine', '--output', str(tmp_path)]) == 2
+    assert re.search(r'virtco-sim: order of Mine: .*TypeError.*\n$',
+                     capsys.readouterr().err)
 
 
 def test_a_trace_without_coflows_takes_no_time(run, tmp_path):

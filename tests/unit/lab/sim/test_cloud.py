@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 from virtco import exception
+from virtco import own_policies
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco_lab.sim import cloud
 from virtco_lab.sim import groups
 from virtco_lab.sim import schemes
+from virtco_lab.sim import simulation
 
 GB = 1e9
 FIG1 = groups.of_slots('fig1', (
@@ -136,6 +138,13 @@ def test_same_seed_same_result():
     hosts = groups.equal_hosts(4, 2, 8e9)
     several = [pair(f'g{i}', (i + 1) * GB, i / 10) for i in range(4)]
     assert run(hosts, several, seed=3) == run(hosts, several, seed=3)
+
+
+def test_a_scheme_may_have_the_installed_policy(monkeypatch):
+    installed = simulation.POLICIES['sincronia']
+    monkeypatch.setattr(own_policies, 'installed', lambda: installed)
+    config = dataclasses.replace(schemes.get('virtco'), order='own').config()
+    assert config.chosen() is installed
 
 
 def test_never_faster_than_alone():
