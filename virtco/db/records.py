@@ -45,23 +45,25 @@ def list_coflows(session: orm.Session, *, project_id: str | None = None,
     :param before: only older coflows than this one; None: all.
     """
     age = (models.Coflow.created_at, models.Coflow.position, models.Coflow.id)
-    query = _LISTED.order_by(
+    newest = sa.select(models.Coflow.id).order_by(
         *(column.desc() for column in age)).limit(limit)
     if before is not None:
         # The first condition is for the index, which pairs do not use.
-        query = query.where(
+        newest = newest.where(
             models.Coflow.created_at <= before.created_at,
             sa.tuple_(*age) < (before.created_at, before.position, before.id))
     if project_id is not None:
-        query = query.where(models.Coflow.project_id == project_id)
+        newest = newest.where(models.Coflow.project_id == project_id)
     if states:
-        query = query.where(models.Coflow.state.in_(states))
+        newest = newest.where(models.Coflow.state.in_(states))
     if server is not None:
-        query = query.where(models.Coflow.group_id.in_(sa.select(
+        newest = newest.where(models.Coflow.group_id.in_(sa.select(
             models.Member.group_id).where(
                 models.Member.display_name == server)))
-    found = session.connection().execute(query).all()
-    return [Listed(*row) for row in reversed(found)]
+    # MariaDB would join all coflows with their groups before it sorts them.
+    ids = newest.subquery()
+    query = _LISTED.join(ids, ids.c.id == models.Coflow.id).order_by(*age)
+    return [Listed(*row) for row in session.connection().execute(query)]
 
 
 def find_coflow(session: orm.Session, coflow_id: str) -> Any:

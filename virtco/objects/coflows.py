@@ -61,7 +61,7 @@ class Coflows:
 
     def find(self, schedule: live.Schedule, project_id: str | None = None,
              state: str | None = None, server: str | None = None,
-             limit: int = 5000, marker: str | None = None,
+             limit: int = wire.MOST_LISTED, marker: str | None = None,
              retired: bool = True) -> list[wire.Coflow]:
         """List coflows by project, state and server; None means any.
 

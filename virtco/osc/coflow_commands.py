@@ -68,10 +68,10 @@ class ListCoflows(base.Lister):
         client = self.client
         page = {'limit': args.limit, 'marker': args.marker}
         if any(page.values()) or args.state not in (None, *UNPLANNED):
-            return client.call(wire.LIST, args.project_id, args.state,
-                               **page).coflows
-        found = client.call(wire.LIST, args.project_id,
-                            retired=None if args.all else False).coflows
+            return base.coflows_of(client, args.project_id, state=args.state,
+                                   **page)
+        found = base.coflows_of(client, args.project_id,
+                                retired=None if args.all else False)
         unplanned = [one for one in _unplanned(
             client.call(wire.EVENTS, args.project_id).events, found)
             if args.state in (None, one.state)]
@@ -94,7 +94,7 @@ class ShowCoflow(base.ShowOne):
         except (base.NoSuchCoflow, exception.NotFound):
             unplanned = [one for one in _unplanned(
                 self.client.call(wire.EVENTS).events,
-                self.client.call(wire.LIST).coflows)
+                base.coflows_of(self.client))
                 if args.coflow_id in (one.id, one.name)]
             if not unplanned:
                 raise

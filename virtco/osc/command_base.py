@@ -33,6 +33,8 @@ from virtco.wire import operation
 
 #: Longest text of a file, but of a topology.
 MOST_TEXT_CHARS = 4 << 20
+#: Coflows that a command lists; a project may have a million.
+MOST_COFLOWS = 5000
 
 Argument = tuple[tuple[str, ...], dict[str, Any]]
 
@@ -293,6 +295,28 @@ class NoSuchCoflow(osc_exceptions.CommandError):
     """No coflow has the name or id that was asked for."""
 
 
+def coflows_of(client: v1.Client, project_id: str | None = None, *,
+               limit: int | None = None, marker: str | None = None,
+               **query: Any) -> list[coflow_wire.Coflow]:
+    """List the newest coflows in order of age, answer by answer.
+
+    :param limit: most coflows; None: :data:`MOST_COFLOWS`.
+    :param marker: id of a coflow; only older ones are listed.
+    :param query: further parameters of the query.
+    """
+    found: list[coflow_wire.Coflow] = []
+    left = MOST_COFLOWS if limit is None else limit
+    while True:
+        most = min(left, coflow_wire.MOST_LISTED)
+        part = client.call(coflow_wire.LIST, project_id, limit=most,
+                           marker=marker, **query).coflows
+        found = [*part, *found]
+        left -= most
+        if len(part) < most or not left:
+            return found
+        marker = part[0].id
+
+
 def find_coflow(client: v1.Client, name_or_id: str) -> str:
     """Find the id of a coflow by its id or its unique name.
 
@@ -301,7 +325,7 @@ def find_coflow(client: v1.Client, name_or_id: str) -> str:
 
     :raises NoSuchCoflow:
     """
-    found = [c for c in client.call(coflow_wire.LIST).coflows
+    found = [c for c in coflows_of(client)
              if name_or_id in (c.id, c.name, c.group_name)]
     exact = [c for c in found if c.id == name_or_id]
     live = [c for c in found if c.state not in ('done', 'retired')]
@@ -321,8 +345,8 @@ def find_instance(client: v1.Client, name_or_id: str) -> str:
     """Find the id of a VM of a group by its id or its server's unique name."""
     if _is_id(name_or_id):
         return str(uuid.UUID(name_or_id))
-    of_groups = {one.group: one.id for one in client.call(
-        coflow_wire.LIST, server=name_or_id).coflows}
+    of_groups = {one.group: one.id
+                 for one in coflows_of(client, server=name_or_id)}
     found = {member.instance_uuid for coflow_id in of_groups.values()
              for member in client.call(
                  coflow_wire.SHOW, coflow_id).members or ()

@@ -69,7 +69,7 @@ def _answers(client: v1.Client) -> findings.Answers:
     if not findings.serves(health):
         return findings.Answers(health, (), (), (), time.time())
     return findings.Answers(
-        health, client.call(coflow_wire.LIST).coflows,
+        health, base.coflows_of(client),
         client.call(coflow_wire.EVENTS).events, base.hosts_of(client),
         time.time())
 

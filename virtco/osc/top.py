@@ -14,7 +14,6 @@ from virtco import screenshot
 from virtco.client import v1
 from virtco.osc import command_base as base
 from virtco.osc import overview
-from virtco.wire import coflow_bodies as coflow_wire
 from virtco.wire import host as host_wire
 
 #: Hosts whose classes are asked for, one call each.
@@ -100,7 +99,7 @@ def _look(client: v1.Client, args: Any) -> console.Group:
 
 def ask(client: v1.Client, project_id: str | None) -> overview.Seen:
     """Ask a controller for its coflows and, if allowed, its hosts."""
-    coflows = client.call(coflow_wire.LIST, project_id).coflows
+    coflows = base.coflows_of(client, project_id)
     hosts = base.hosts_of(client)
     if hosts is not None and len(hosts) <= MOST_HOSTS:
         hosts = [client.call(host_wire.SHOW, host.host) for host in hosts]

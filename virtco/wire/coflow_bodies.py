@@ -277,6 +277,11 @@ class CoflowChange(operation.Request, frozen=True, kw_only=True):
     weight: fields.Weight | msgspec.UnsetType = msgspec.UNSET
 
 
+#: Coflows of an answer: 1,000 take 18 ms of a processor with SQLite, and 64
+#: with MariaDB.
+MOST_LISTED = 500
+
+
 class CoflowQuery(fields.ProjectQuery, frozen=True, kw_only=True):
     """Selection of coflows.
 
@@ -296,7 +301,7 @@ class CoflowQuery(fields.ProjectQuery, frozen=True, kw_only=True):
     state: State | None = None
     retired: bool = True
     server: fields.Asked | None = None
-    limit: Annotated[int, msgspec.Meta(ge=1, le=5000)] = 5000
+    limit: Annotated[int, msgspec.Meta(ge=1, le=MOST_LISTED)] = MOST_LISTED
     marker: fields.Asked | None = None
 
 

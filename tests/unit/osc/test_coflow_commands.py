@@ -30,7 +30,7 @@ EVENTS = [_event('later', at=5.0), _event('other', kind='other_host'),
 def _controller(**answers):
     return controller.Controller(**{
         'GET /v1/coflows': {'coflows': [A, GONE]},
-        'GET /v1/coflows?retired=False': {'coflows': [A]},
+        'GET /v1/coflows?limit=500&retired=False': {'coflows': [A]},
         'GET /v1/events': {'events': EVENTS},
         'GET /v1/coflows/i-a': A, **answers})
 
@@ -74,7 +74,7 @@ def test_a_state_and_a_project_are_asked_of_the_controller():
                                '--project', 'p')
     assert [c['name'] for c in found] == ['a', 'gone']
     assert one.asked == [
-        ('GET', '/v1/coflows?project_id=p&state=retired', None)]
+        ('GET', '/v1/coflows?project_id=p&limit=500&state=retired', None)]
 
 
 def test_a_page_of_coflows_is_asked_of_the_controller():

@@ -19,6 +19,7 @@ from virtco.osc import coflow_commands
 from virtco.osc import command_base as base
 from virtco.osc import matrices
 from virtco.osc import operator_commands as operator
+from virtco.wire import coflow_bodies as wire
 
 RATES = {'GET /v1/rates': {'pairs': [
     {'src': 'h1', 'dst': 'h2', 'rate_bps': 2e9, 'rtt_s': 5e-4,
@@ -43,6 +44,37 @@ def test_a_coflow_is_found_by_its_id_or_its_name(coflows, name, coflow_id):
     client = controller.Controller(
         **{'GET /v1/coflows': {'coflows': coflows}}).client
     assert base.find_coflow(client, name) == coflow_id
+
+
+class Pages:
+    """A controller that answers with so many coflows at most."""
+
+    def __init__(self, n_coflows):
+        self.ids = [str(number) for number in range(n_coflows)]
+        self.asked = []
+
+    def call(self, operation, project_id=None, *, limit, marker=None,
+             state=None):
+        self.asked.append((project_id, limit, marker, state))
+        end = len(self.ids) if marker is None else self.ids.index(marker)
+        assert 1 <= limit <= wire.MOST_LISTED
+        first = max(0, end - limit)
+        return types.SimpleNamespace(coflows=[
+            types.SimpleNamespace(id=one) for one in self.ids[first:end]])
+
+
+@pytest.mark.parametrize('n_coflows, limit, asks', [
+    (3, None, [500]), (3, 2, [2]), (1250, None, [500] * 3),
+    (1000, None, [500] * 3), (1250, 700, [500, 200]),
+    (9000, None, [500] * 10)])
+def test_coflows_are_listed_answer_by_answer(n_coflows, limit, asks):
+    client = Pages(n_coflows)
+    found = base.coflows_of(client, 'p', limit=limit, state='done')
+    least = max(0, n_coflows - (limit or base.MOST_COFLOWS))
+    assert [one.id for one in found] == client.ids[least:]
+    assert [(project_id, limit, state)
+            for project_id, limit, _, state in client.asked] == [
+                ('p', one, 'done') for one in asks]
 
 
 def test_an_id_may_be_of_a_coflow_that_the_list_does_not_have():

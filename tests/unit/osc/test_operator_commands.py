@@ -108,7 +108,7 @@ def test_reasons_instead_of_hosts():
 def _named(*names):
     """Answers with two coflows of a group, whose VMs have these names."""
     coflow = {'id': 'c1', 'name': 'g', 'group_name': 'g'}
-    return {'GET /v1/coflows?server=g-1': {'coflows': [
+    return {'GET /v1/coflows?limit=500&server=g-1': {'coflows': [
         coflow | {'group': 'G'}, coflow | {'id': 'c0', 'group': 'G'}]},
             'GET /v1/coflows/c0': coflow | {'members': [
                 {'row': row, 'display_name': name, 'instance_uuid':
@@ -119,7 +119,8 @@ def test_an_instance_is_found_by_its_name():
     found, _, one = _explain(PLACED, EXPLAINED, 'g-1',
                              **_named('g-1', 'g-2'))
     assert found and [path for _, path, _ in one.asked] == [
-        '/v1/coflows?server=g-1', '/v1/coflows/c0', f'/v1/placements/{UUID}',
+        '/v1/coflows?limit=500&server=g-1', '/v1/coflows/c0',
+        f'/v1/placements/{UUID}',
         f'/v1/placements/{UUID}/explanation']
 
 

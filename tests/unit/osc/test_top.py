@@ -25,7 +25,7 @@ class Client:
         self.looks = 0
         self.outages = outages
 
-    def call(self, operation, name=None):
+    def call(self, operation, name=None, **query):
         if operation != wire.LIST:
             raise exception.Forbidden(what='hosts')
         self.looks += 1
@@ -96,7 +96,7 @@ class _Hosts(Client):
         self.asked = []
         self._n = n
 
-    def call(self, operation, name=None):
+    def call(self, operation, name=None, **query):
         if operation == host_wire.LIST:
             return host_wire.Hosts([looks.host(f'h{i}')
                                     for i in range(self._n)])
@@ -118,7 +118,7 @@ def test_a_project_a_state_and_a_number_of_rows():
     projects = []
 
     class Asked(Client):
-        def call(self, operation, name=None):
+        def call(self, operation, name=None, **query):
             if operation != wire.LIST:
                 return super().call(operation, name)
             projects.append(name)
