@@ -161,6 +161,10 @@ QUESTIONS: dict[str, Ask] = {
     'metrics: coflows': _of(groups.coflows_by_state),
     'operator: coflow list': lambda database:
         _coflows(database).find(coflows.NO_SCHEDULE),
+    'operator: coflow list --marker': lambda database:
+        _coflows(database).find(coflows.NO_SCHEDULE, marker=GROUP_ID),
+    'operator: coflow list without retired': lambda database:
+        _coflows(database).find(coflows.NO_SCHEDULE, retired=False),
     'operator: coflow list --state active': lambda database:
         _coflows(database).find(coflows.NO_SCHEDULE, state='active'),
     'operator: event list': _of(records.list_events),

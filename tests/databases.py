@@ -26,6 +26,11 @@ def make_initial(database):
             connection.exec_driver_sql(
                 f'ALTER TABLE members DROP COLUMN {column}')
         connection.exec_driver_sql(
+            'CREATE INDEX ix_coflows_created_at ON coflows (created_at)')
+        connection.exec_driver_sql(
+            'DROP INDEX ix_coflows_age' + (
+                ' ON coflows' if connection.dialect.name == 'mysql' else ''))
+        connection.exec_driver_sql(
             "UPDATE alembic_version SET version_num = 'initial'")
 
 

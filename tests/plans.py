@@ -51,7 +51,9 @@ def _mariadb(connection, statement, parameters):
     names = _aliases(statement)
     rows = connection.exec_driver_sql(f'EXPLAIN {statement}',
                                       parameters).mappings()
-    return [f'{row["type"]} of {row["table"]}' for row in rows
+    return [f'{row["type"]} of {row["table"]} by {row["key"]}'
+            + (', sorted' if 'filesort' in row['Extra'] else '')
+            for row in rows
             if row['type'] in ('ALL', 'index')
             and names.get(row['table']) in FILLED]
 
@@ -70,5 +72,6 @@ def _postgresql(connection, statement, parameters):
         kind = node['Node Type']
         if (node.get('Relation Name') in FILLED
                 and kind != 'Bitmap Heap Scan' and 'Index Cond' not in node):
-            found.append(f'{kind} of {node["Relation Name"]}')
+            found.append(f'{kind} of {node["Relation Name"]} by '
+                         f'{node.get("Index Name")}')
     return found

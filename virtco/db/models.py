@@ -202,6 +202,8 @@ class Coflow(Base):
     """
 
     __tablename__ = 'coflows'
+    __table_args__ = (
+        sa.Index('ix_coflows_age', 'created_at', 'position'),)
 
     id: Mapped[Id] = mapped_column(primary_key=True)
     group_id: Mapped[str | None] = mapped_column(
@@ -228,7 +230,7 @@ class Coflow(Base):
     weight: Mapped[float] = mapped_column(default=1.0)
     cct_s: Mapped[float | None]
     why: Mapped[Text] = mapped_column(default='')
-    created_at: Mapped[float] = mapped_column(index=True)
+    created_at: Mapped[float]
     arrival: Mapped[float | None]
     ended_at: Mapped[float | None]
     expires_at: Mapped[float | None]
