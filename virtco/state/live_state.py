@@ -143,23 +143,11 @@ class LiveState:
         """Return the VMs that the host reports and Nova has not confirmed
         anywhere, and whether each is reserved there; a VM that is reserved
         elsewhere is left out.
-
-        The port of a VM that was shelved may outlive it for a moment. So
-        where no host is planned, only a port that is new counts.
         """
         with self._lock:
-            found: dict[str, bool] = {}
             state = self._hosts.get(host)
-            if state is None:  # forgotten by another thread
-                return found
-            for vm in state.vms & self._groups.waiting.keys():
-                reserved = self._groups.waiting[vm]
-                if reserved == host or (
-                        reserved is None and vm in state.new_vms):
-                    found[vm] = reserved == host
-                elif reserved is not None:
-                    self._progress.refuse_port(host, vm, reserved)
-            return found
+            # Another thread may have forgotten the host.
+            return {} if state is None else self._progress.waiting(state)
 
     # Hosts.
 
@@ -399,7 +387,9 @@ class LiveState:
             (self._sending.add if state.towards.is_sending
              else self._sending.discard)(host)
             if taken.new_ports or taken.new_link:
-                self._refuse_addresses(state)
+                self._reporters.update(host, state.macs)
+                self._progress.refuse_addresses(
+                    state, self._reporters.shared(host))
             is_urgent = self._progress.take(state, taken.deltas,
                                             taken.since_s, now_s)
             return (is_urgent or taken.new_ports or taken.new_link
@@ -420,21 +410,6 @@ class LiveState:
     def may_return(self, coflow_id: str, host: str) -> bool:
         """Tell whether counters of a coflow's class are of use."""
         return self._progress.may_return(coflow_id, host)
-
-    def _refuse_addresses(self, state: host_state.HostState) -> None:
-        """Add findings where a host reports MAC addresses of other hosts' VMs,
-        or another one those of its VMs. VMs in two networks may have the same.
-        """
-        runs_at = self._addresses.runs_at
-        self._reporters.update(state.host, state.macs)
-        for mac, name in self._reporters.shared(state.host):
-            at = self._hosts[name]
-            for home, other in ((at, state), (state, at)):
-                if (home.is_home(mac, runs_at)
-                        and not other.is_home(mac, runs_at)
-                        and home.vm_of[mac] not in other.vms):
-                    self._progress.refuse_address(
-                        other.host, mac, home.vm_of[mac], home.host)
 
     def heard(self, hosts: Collection[str], now_s: float) -> None:
         """Record that the last reports of these hosts still hold."""
@@ -461,28 +436,8 @@ class LiveState:
         with self._lock:
             if self._progress.measured:
                 self._uplinks.refresh(now_s)
-                self._bound_computing(self._uplinks.known)
+                self._progress.bound_computing(self._uplinks.known)
             return self._progress.advance(now_s)
-
-    def _bound_computing(self, hosts: snapshots.Hosts) -> None:
-        """Bound the computing of jobs by the time that their iterations leave.
-        """
-        factor = self._rules.wire_factor
-        ports = live.Ports(hosts.names, hosts.egress_bps / factor,
-                           hosts.ingress_bps / factor)
-        for coflow_id in self._progress.measured & (
-                self._groups.coflows.keys()):
-            tracked = self._groups.coflows[coflow_id]
-            if not tracked.whole.pairs.hosts <= hosts.number_of.keys():
-                continue  # A host was forgotten.
-            did = tracked.overstates
-            tracked.most_compute_s = tracked.period.most_compute_s(
-                tracked.send_s(ports, hosts.number_of))
-            tracked.touch()
-            if tracked.overstates and not did:
-                finding = summary.overstating(tracked)
-                self._progress.findings[finding.key] = finding
-        self._progress.measured.clear()
 
     def count_overstating(self) -> int:
         """Count the jobs that claim to compute more than they can."""

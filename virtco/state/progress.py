@@ -13,6 +13,7 @@ import functools
 import numpy as np
 
 from virtco import units
+from virtco.model import live
 from virtco.profiles import pairs as profile_pairs
 from virtco.scheduling import endings
 from virtco.scheduling import policing
@@ -24,6 +25,7 @@ from virtco.state import host_state
 from virtco.state import inflight
 from virtco.state import living_groups
 from virtco.state import pair_counters
+from virtco.state import schedule_input
 from virtco.state import sending
 from virtco.state import summary
 from virtco.state import unhinted
@@ -169,7 +171,25 @@ class Progress:
         return coflow_id in self._groups.coflows and (
             not host or host in self._hosts)
 
-    def refuse_port(self, host: str, vm: str, reserved: str) -> None:
+    def waiting(self, state: host_state.HostState) -> dict[str, bool]:
+        """Return the VMs that a host reports and Nova has not confirmed, and
+        whether each is reserved there; see
+        :meth:`virtco.state.live_state.LiveState.waiting`.
+
+        The port of a VM that was shelved may outlive it for a moment. So
+        where no host is planned, only a port that is new counts.
+        """
+        found: dict[str, bool] = {}
+        for vm in state.vms & self._groups.waiting.keys():
+            reserved = self._groups.waiting[vm]
+            if reserved == state.host or (
+                    reserved is None and vm in state.new_vms):
+                found[vm] = reserved == state.host
+            elif reserved is not None:
+                self._refuse_port(state.host, vm, reserved)
+        return found
+
+    def _refuse_port(self, host: str, vm: str, reserved: str) -> None:
         """Add a finding of a port whose VM Nova has elsewhere."""
         tracked = self._groups.coflow_of(vm)
         if tracked is not None:
@@ -177,13 +197,26 @@ class Progress:
                        f'reports a port of VM {vm}, which is reserved on '
                        f'{reserved}: refused')
 
-    def refuse_address(self, host: str, mac: str, vm: str, home: str) -> None:
-        """Add a finding of a MAC address of a VM that runs elsewhere."""
-        tracked = self._groups.coflow_of(vm)
-        if tracked is not None:
-            self._tell(tracked, 'report_refused', host,
-                       f'reports the MAC address {mac} of VM {vm}, which runs '
-                       f'on {home}: refused')
+    def refuse_addresses(self, state: host_state.HostState,
+                         shared: Iterable[tuple[str, str]]) -> None:
+        """Add findings where a host reports MAC addresses of other hosts' VMs,
+        or another one those of its VMs. VMs in two networks may have the same.
+
+        :param shared: each MAC address of the host that another one reports,
+            too, and that one.
+        """
+        runs_at = self._addresses.runs_at
+        for mac, name in shared:
+            at = self._hosts[name]
+            for home, other in ((at, state), (state, at)):
+                vm = home.vm_of.get(mac, '')
+                tracked = self._groups.coflow_of(vm)
+                if (tracked is not None and vm not in other.vms
+                        and home.is_home(mac, runs_at)
+                        and not other.is_home(mac, runs_at)):
+                    self._tell(tracked, 'report_refused', other.host,
+                               f'reports the MAC address {mac} of VM {vm}, '
+                               f'which runs on {home.host}: refused')
 
     def _tell(self, tracked: inflight.Tracked, kind: str, host: str,
               what: str) -> None:
@@ -374,6 +407,25 @@ class Progress:
                 dst = rows_at(group_id).get(dst_ip, src)
                 if dst != src:
                     self.profiles.add(group_id, [((src, dst), new_bytes)])
+
+    def bound_computing(self, hosts: schedule_input.Hosts) -> None:
+        """Bound the computing of jobs by the time that their iterations leave.
+        """
+        factor = self._wire_factor
+        ports = live.Ports(hosts.names, hosts.egress_bps / factor,
+                           hosts.ingress_bps / factor)
+        for coflow_id in self.measured & self._groups.coflows.keys():
+            tracked = self._groups.coflows[coflow_id]
+            if not tracked.whole.pairs.hosts <= hosts.number_of.keys():
+                continue  # A host was forgotten.
+            did = tracked.overstates
+            tracked.most_compute_s = tracked.period.most_compute_s(
+                tracked.send_s(ports, hosts.number_of))
+            tracked.touch()
+            if tracked.overstates and not did:
+                finding = summary.overstating(tracked)
+                self.findings[finding.key] = finding
+        self.measured.clear()
 
     def advance(self, now_s: float) -> list[summary.Status]:
         """Move coflows along their life; return those whose state changed."""

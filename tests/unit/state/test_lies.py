@@ -183,5 +183,5 @@ def test_a_host_that_was_forgotten_has_no_vm_that_waits(state):
 
 
 def test_a_vm_that_was_forgotten_has_no_coflow(state):
-    state._progress.refuse_port('h0', 'gone', 'h1')
+    state._progress._refuse_port('h0', 'gone', 'h1')
     assert state.take_unsaved().findings == ()

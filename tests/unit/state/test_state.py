@@ -218,7 +218,7 @@ def test_a_job_on_a_forgotten_host_holds_nothing_up(bench):
     live = bench.state.live
     live._progress.measured.add('c-p-a')
     assert live._groups.coflows['c-p-a'].whole.pairs.hosts
-    live._bound_computing(schedule_input.Hosts())
+    live._progress.bound_computing(schedule_input.Hosts())
     assert not live._progress.measured
 
 
