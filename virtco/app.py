@@ -146,7 +146,7 @@ class App:
         self.distribute.start()
         self.elector.start()
         if self._epoch is None:
-            self.state.load()
+            self.state.follow()
             self._upstream.start()
             self._follower.start()
         self.state.start()

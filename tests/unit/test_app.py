@@ -260,6 +260,30 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
         assert not one.is_alive()
 
 
+def test_who_leads_while_it_begins_to_follow_reads_last(tmp_path,
+                                                        monkeypatch):
+    """An older read would take counters back, whose bytes count twice."""
+    own = make(tmp_path, plans=False)
+    leads = threading.Thread(target=own.state.lead)
+    load, loaded = own.state.load, []
+
+    def slowly():
+        if threading.current_thread() is not leads:
+            leads.start()
+            leads.join(0.5)
+        load()
+        loaded.append(threading.current_thread())
+
+    monkeypatch.setattr(own.state, 'load', slowly)
+    monkeypatch.setattr(own.elector, 'start', lambda: None)
+    try:
+        own.start()
+        leads.join(60)
+        assert loaded == [threading.current_thread(), leads]
+    finally:
+        own.stop()
+
+
 def hang(database, monkeypatch):
     """Let nobody have an answer of the database until that is set."""
     goes_on = threading.Event()
