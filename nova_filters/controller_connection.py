@@ -109,9 +109,11 @@ class Connection:
     def _request(self, method: str, path: str, body: Any, timeout_s: float
                  ) -> requests.Response:
         """Send once more where the controller has just closed a kept
-        connection.
+        connection. The name of two controllers may have an address that is
+        dead: the next one has time left.
         """
-        kwargs = dict(json=body, timeout=timeout_s, stream=True, log=False)
+        kwargs = dict(json=body, timeout=(timeout_s / 3, timeout_s),
+                      stream=True, log=False)
         try:
             return self._adapter.request(path, method, **kwargs)
         except ks_exceptions.ConnectFailure:

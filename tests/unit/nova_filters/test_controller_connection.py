@@ -5,6 +5,7 @@
 import contextlib
 import http.server
 import io
+import socket
 import ssl
 import threading
 import types
@@ -17,6 +18,7 @@ from nova_filters import controller_connection as connection
 from nova_filters import plugin_options as virtco_conf
 from tests import openssl
 from tests import patience
+from tests.unit.nova_filters import scripted_controller
 
 
 class Response:
@@ -53,12 +55,16 @@ class Adapter:
         return self._answer
 
 
-def link(status, content, *errors):
+def made(url):
     conf = cfg.ConfigOpts()
     virtco_conf.register_opts(conf)
     conf([])
-    conf.set_override('controller_url', 'http://h:1/', 'virtco')
-    found = connection.Connection(conf)
+    conf.set_override('controller_url', url, 'virtco')
+    return connection.Connection(conf)
+
+
+def link(status, content, *errors):
+    found = made('http://h:1/')
     assert found.url == 'http://h:1'
     found._adapter = Adapter(Response(status, content), *errors)
     return found
@@ -66,12 +72,12 @@ def link(status, content, *errors):
 
 def test_what_is_sent():
     found = link(200, b'{}')
-    assert found.send('PUT', '/x', {'a': 1}, 2.5) == b'{}'
+    assert found.send('PUT', '/x', {'a': 1}, 6.0) == b'{}'
     ((method, path, kwargs),) = found._adapter.asked
     assert (method, path) == ('PUT', '/x')
     # Bodies are large, and are read within a limit.
-    assert kwargs == {'json': {'a': 1}, 'timeout': 2.5, 'stream': True,
-                      'log': False}
+    assert kwargs == {'json': {'a': 1}, 'timeout': (2.0, 6.0),
+                      'stream': True, 'log': False}
 
 
 @pytest.mark.parametrize(('status', 'is_taken'), [
@@ -93,6 +99,20 @@ def test_an_answer_has_an_end(monkeypatch):
     assert link(200, b'abc').send('PUT', '/x', {}, 1.0) == b'abc'
     with pytest.raises(connection.Refused, match='more than 3 bytes'):
         link(200, b'abcd').send('PUT', '/x', {}, 1.0)
+
+
+def test_an_address_that_is_dead_leaves_time_for_the_next(monkeypatch):
+    """Of a name with the addresses of two controllers."""
+    with (scripted_controller.ScriptedController() as controller,
+          socket.create_server(('127.0.0.1', 0), backlog=0) as dead,
+          socket.create_connection(dead.getsockname())):
+        # What does not fit into its queue is dropped, as on the way to a
+        # host that is off.
+        monkeypatch.setattr(socket, 'getaddrinfo', lambda *_args: [
+            (socket.AF_INET, socket.SOCK_STREAM, 0, '', ('127.0.0.1', port))
+            for port in (dead.getsockname()[1], controller.port)])
+        found = made('http://controllers:1')
+        assert found.send('PUT', '/v1/placements/u', {}, 6.0)
 
 
 def test_so_many_calls_at_a_time():
