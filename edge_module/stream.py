@@ -202,7 +202,6 @@ class Link:
                                          max(0.0, wait_s)):
                     self._hear(message)
                 if self._hopes_s() <= 0:
-                    self._addresses = self._addresses[1:]
                     self._silent = address[:2]
                     raise TimeoutError('the controller is silent')
                 if not ends.has_unsent:
@@ -212,6 +211,7 @@ class Link:
                 f'Lost the distributor: {exception.reason(error)}.')
             if not isinstance(error, ConnectionError):  # silent, or refused
                 self._failed.add(address[:2])
+                self._addresses = self._addresses[1:]
         finally:
             self._set_up(False)
         return welcome.spread_s

@@ -286,6 +286,7 @@ def test_a_long_report_keeps_nothing_from_being_heard(link, monkeypatch):
 def test_one_that_refuses_is_tried_last_and_one_that_ends_is_not(link):
     for says, failed in (((), set()), ((('refused', {'why': 'told to'}),),
                                        {HERE[:2]})):
+        link._addresses = [HERE, HERE._replace(host='d2')]
         talking = Talking(link)
         talking.hear()
         talking.say('welcome', **WELCOME)
@@ -294,6 +295,7 @@ def test_one_that_refuses_is_tried_last_and_one_that_ends_is_not(link):
             assert talking.ours.recv(1) == b''
         talking.end()
         assert link._failed == failed
+        assert len(link._addresses) == 2 - len(failed)
 
 
 class Running:
