@@ -19,7 +19,6 @@ _TABLES = models.Base.metadata.tables
 _MEMBERS, _CLAIMS = _TABLES['members'].c, _TABLES['claims'].c
 #: Columns of the room that Nova showed, in the order of a demand's resources.
 ROOM = ('room_vcpus', 'room_memory_mb', 'room_disk_gb')
-DEMAND = ('vcpus', 'memory_mb', 'disk_gb')
 
 _IS_SETTLED = sa.and_(
     _MEMBERS.state == states.MemberState.RUNNING,
@@ -38,7 +37,7 @@ _IS_YOUNG = sa.or_(_MEMBERS.expires_at > 0,  # not null, by the index
 
 def _sums(columns: Any, *conditions: sa.ColumnElement[bool]) -> list[Any]:
     return [sa.func.sum(sa.case((sa.and_(*conditions), columns[name]),
-                                else_=0.0)) for name in DEMAND]
+                                else_=0.0)) for name in booking.RESOURCES]
 
 
 _NEVER = sa.false()
@@ -50,10 +49,10 @@ _OF_MEMBERS = sa.select(
       for name in ROOM)).group_by(_MEMBERS.host)
 _OF_CLAIMS = sa.select(
     _CLAIMS.host, *_sums(_CLAIMS, _NEVER),
-    *(sa.func.sum(_CLAIMS[name]) for name in DEMAND),
+    *(sa.func.sum(_CLAIMS[name]) for name in booking.RESOURCES),
     *_sums(_CLAIMS, _NEVER),
     *(sa.func.max(sa.case((_NEVER, _CLAIMS[name])))
-      for name in DEMAND)).where(
+      for name in booking.RESOURCES)).where(
         _CLAIMS.instance_uuid != sa.bindparam('instance_uuid')).group_by(
             _CLAIMS.host)
 _HOSTS: sa.BindParameter[Any] = sa.bindparam('hosts')
@@ -121,7 +120,7 @@ def ledger(connection: sa.Connection, now_s: float,
 
 
 def _account(row: Any) -> booking.Account:
-    n = len(DEMAND)
+    n = len(booking.RESOURCES)
     settled, claimed, planned, room = (
         tuple(row[1 + n * i:1 + n * (i + 1)]) for i in range(4))
     return booking.Account(settled, claimed, planned,
@@ -134,7 +133,8 @@ def claim(session: orm.Session, instance_uuid: str, host: str,
     """Book a VM's resources on a host apart from the rows of members."""
     session.merge(models.Claim(
         instance_uuid=instance_uuid, host=host, is_member=is_member,
-        expires_at=until_s, **{name: demand[name] for name in DEMAND}))
+        expires_at=until_s,
+        **{name: demand[name] for name in booking.RESOURCES}))
 
 
 def claim_of(session: orm.Session, instance_uuid: str
@@ -164,13 +164,13 @@ def settle_expired(session: orm.Session, now_s: float) -> None:
     claims = session.scalars(sa.select(models.Claim).where(
         models.Claim.expires_at < now_s).order_by(models.Claim.instance_uuid))
     for found in claims:
-        demand = {name: getattr(found, name) for name in DEMAND}
+        demand = {name: getattr(found, name) for name in booking.RESOURCES}
         if found.is_member or not any(demand.values()):
             session.delete(found)
             continue
         lessen_room(session, found.host, demand)
         found.expires_at = now_s + booking.MOVE_S
-        for name in DEMAND:
+        for name in booking.RESOURCES:
             setattr(found, name, 0.0)
 
 
@@ -189,4 +189,4 @@ def lessen_room(session: orm.Session, host: str,
                models.Member.placed_at >= since_s),
         models.Member.room_vcpus.is_not(None)).values({
             room: _MEMBERS[room] - demand[name]
-            for room, name in zip(ROOM, DEMAND)}))
+            for room, name in zip(ROOM, booking.RESOURCES)}))

@@ -155,7 +155,7 @@ class Transitions:
                      >= booking.SETTLED_S)):
             bookings.lessen_room(
                 session, member.host, {
-                    name: getattr(member, name) for name in bookings.DEMAND},
+                    name: getattr(member, name) for name in booking.RESOURCES},
                 0.0 if at_s is None else at_s - booking.NUMBERS_S)
         for name in bookings.ROOM:
             setattr(member, name, None)

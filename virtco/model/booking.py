@@ -28,7 +28,10 @@ MOVE_S = 600.0
 #: Sums of floating point numbers differ by less.
 ROUNDING = 1e-6
 
+#: Amounts of the resources, in this order.
 Vector = tuple[float, ...]
+RESOURCES = ('vcpus', 'memory_mb', 'disk_gb')
+NOTHING: Vector = (0.0,) * len(RESOURCES)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

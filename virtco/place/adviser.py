@@ -25,6 +25,7 @@ from virtco.model import states
 from virtco.objects import group_rules
 from virtco.objects import settings
 from virtco.place import problem as problem_builder
+from virtco.place import question as requests
 from virtco.place import wishes
 from virtco.solver import budget as budgets
 from virtco.solver import reevaluation
@@ -135,17 +136,16 @@ class Adviser:
         coflows = sorted(group.coflows, key=lambda coflow: coflow.position)
         now_s = self._clock()
         own = problem_builder.sum_by_host(
-            (m.host or '', _demand(m)) for m in members)
-        nothing = (0.0,) * len(problem_builder.RESOURCES)
+            (m.host or '', requests.vector(m)) for m in members)
         room = {host: tuple(map(sum, zip(
-            free.get(host, nothing), own.get(host, nothing))))
+            free.get(host, booking.NOTHING), own.get(host, booking.NOTHING))))
             for host in free.keys() | own.keys()}
         self._live.meet(room.keys(), now_s)
         rates = self._live.payload_rates(room.keys(), now_s,
                                           self._settings.is_fair)
         problem, rows = problem_builder.build(problem_builder.Question(
             asked=members[0].row_index, members=tuple(problem_builder.Member(
-                m.row_index, _demand(m), m.host, m.instance_uuid)
+                m.row_index, requests.vector(m), m.host, m.instance_uuid)
                 for m in members),
             coflows=tuple(codec.decode_coflow(coflow).scaled(
                 self._live.remaining_fraction(coflow.id))
@@ -183,7 +183,7 @@ class Adviser:
         if move.target in free:
             free[move.target] = tuple(
                 have - need for have, need in zip(free[move.target],
-                                                  _demand(member)))
+                                                  requests.vector(member)))
         return wire.Move(
             instance_uuid=member.instance_uuid or '', row=member.row_index,
             group=group.group.id, group_name=group.group.name,
@@ -257,10 +257,6 @@ class Adviser:
 
 def _rank(move: wire.Move) -> tuple[bool, float]:
     return move.reason != 'drain', move.cost_s - move.saved_s
-
-
-def _demand(member: models.Member) -> booking.Vector:
-    return member.vcpus, member.memory_mb, member.disk_gb
 
 
 def _times(coflows: list[models.Coflow]) -> float:

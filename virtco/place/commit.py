@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import sqlalchemy as sa
 from sqlalchemy import orm
 
@@ -241,9 +242,8 @@ def taken_by(request: wire.Placement,
 
 def _of_flavor(request: wire.Placement) -> dict[str, float | None]:
     """Return the columns of a member that its flavor decides."""
-    return {**dict(zip(problem_builder.RESOURCES,
-                       requests.vector(request.flavor))),
-            **{name: getattr(request, name) for name in wire.CAPS}}
+    return msgspec.structs.asdict(request.flavor) | {
+        name: getattr(request, name) for name in wire.CAPS}
 
 
 def _vacant(member: models.Member) -> sa.Update:

@@ -380,6 +380,6 @@ class Place:
         with self._state.database.reader() as session:
             members = db_groups.living_members(session)
         return problem.sum_by_host([*free.items(), *(
-            (member.host, (member.vcpus, member.memory_mb, member.disk_gb))
+            (member.host, requests.vector(member))
             for member in members if member.host is not None
             and member.state == states.MemberState.RUNNING)])

@@ -166,8 +166,7 @@ class Planning:
             _capped(*pair) for pair in zip(given, view.members)])
         return tuple(problem_builder.Member(
             index=member.row_index,
-            demand=((member.vcpus, member.memory_mb, member.disk_gb)
-                    if has_vm else requests.vector(request.flavor)),
+            demand=requests.vector(member if has_vm else request.flavor),
             host=member.host, instance_uuid=member.instance_uuid,
             fixed=has_vm and member.host is not None,
             caps=(*caps_bps, flavor.egress_burst_bytes,

@@ -14,8 +14,6 @@ from virtco.model import coflow as coflow_model
 from virtco.model import snapshot
 from virtco.wire import placement as wire
 
-RESOURCES = ('vcpus', 'memory_mb', 'disk_gb')
-
 # Egress and ingress per host, bits of payload per second.
 Rates = Mapping[str, tuple[float, float]]
 
@@ -69,7 +67,7 @@ def sum_by_host(demands: Iterable[tuple[str, booking.Vector]]
     """Sum the resources that are demanded of each host."""
     total: dict[str, booking.Vector] = {}
     for host, demand in demands:
-        before = total.get(host, (0.0,) * len(RESOURCES))
+        before = total.get(host, booking.NOTHING)
         total[host] = tuple(a + b for a, b in
                             zip(before, demand, strict=True))
     return total
@@ -93,7 +91,7 @@ def build(question: Question, *, keep_planned: bool = False,
            for member in members]
     for vm in vms:
         if vm.pinned is not None:
-            free.setdefault(vm.pinned, (0.0,) * len(RESOURCES))
+            free.setdefault(vm.pinned, booking.NOTHING)
     position = {member.index: i for i, member in enumerate(members)}
     group = _server_group(question, position)
     capacities = question.capacities
@@ -110,7 +108,7 @@ def build(question: Question, *, keep_planned: bool = False,
         pair_rate_bps={
             pair: rate_bps for pair, rate_bps in question.pairs_bps.items()
             if pair[0] in free and pair[1] in free} or None, hose_limits=True,
-        resources=RESOURCES)
+        resources=booking.RESOURCES)
     return problem, tuple(member.index for member in members)
 
 

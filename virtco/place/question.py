@@ -3,14 +3,18 @@
 """Nova's question, converted to the form that planning needs. Pure."""
 
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from virtco.model import booking
 from virtco.wire import fields
 from virtco.wire import placement as wire
 
+if TYPE_CHECKING:
+    from virtco.db import models
 
-def vector(of: fields.Resources) -> booking.Vector:
-    """Order the amounts as :data:`virtco.place.problem.RESOURCES` does."""
+
+def vector(of: 'fields.Resources | models.Member') -> booking.Vector:
+    """Order the amounts as :data:`virtco.model.booking.RESOURCES` does."""
     return of.vcpus, of.memory_mb, of.disk_gb
 
 

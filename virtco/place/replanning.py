@@ -217,8 +217,7 @@ class Replanning:
         self._live.meet(names, now_s)
         rates = self._live.payload_rates(names, now_s,
                                          self._settings.is_fair)
-        nothing = (0.0,) * len(problem_builder.RESOURCES)
-        hosts = tuple(cluster.Host(name, room.get(name, nothing),
+        hosts = tuple(cluster.Host(name, room.get(name, booking.NOTHING),
                                    *rates[name]) for name in sorted(names))
         tree = self._live.payload_tree(now_s)
         return [dataclasses.replace(

@@ -14,6 +14,7 @@ from virtco import exception
 from virtco import hint_matrix
 from virtco import hints
 from virtco.db import codec
+from virtco.model import booking
 from virtco.model import cluster
 from virtco.model import snapshot
 from virtco.objects import new_groups
@@ -54,7 +55,7 @@ def build(conf: cfg.ConfigOpts, request: wire.PlanRequest,
             hosts, tuple([cluster.Vm(f'{group.name}-{row}', demand)
                           for row in rows]), coflows, tree,
             loads if request.respect_active else (),
-            resources=problem_builder.RESOURCES))
+            resources=booking.RESOURCES))
         labels += [(group.name, row) for row in rows]
     if len(labels) > limits.max_vms:
         raise exception.Invalid(field='groups', value=f'{len(labels)} VMs',

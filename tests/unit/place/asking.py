@@ -10,8 +10,8 @@ import msgspec
 
 from tests.unit import stored
 from virtco import metrics
-from virtco.db import bookings
 from virtco.db import session as db_session
+from virtco.model import booking
 from virtco.objects import settings
 from virtco.place import deadline as deadlines
 from virtco.place import decisions
@@ -28,7 +28,7 @@ NOW_S = 1000.0
 
 
 def amounts(values):
-    return dict(zip(bookings.DEMAND, values, strict=True))
+    return dict(zip(booking.RESOURCES, values, strict=True))
 
 
 def request(number=0, matrix=MATRIX, hosts=('h0', 'h1', 'h2'), hints=None,

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from virtco.model import booking
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
@@ -44,7 +45,7 @@ def test_open_rows_are_planned_on_the_candidates():
     # Each VM sends through its host's port, whoever is beside it.
     assert found.hose_limits
     assert found.hosts[0].ingress_bps == 2e8
-    assert found.resources == problem.RESOURCES
+    assert found.resources == booking.RESOURCES
 
 
 def test_vms_that_run_are_pinned_and_counted():
