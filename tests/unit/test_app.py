@@ -321,8 +321,8 @@ def test_a_database_that_hangs_stops_neither_reports_nor_policies(
         wait_for(lambda: not own.state.has_database())
         # Nova's word on this VM was lost: the report would be written down.
         take.add_report('h1', made.report(ports=[{'vm': 'p-a-0'}]))
-        take.add_measured('h1', own.distribute._measured,
-                          made.measurement('h1', 'h2', 1e9))
+        take.add_newest('h1', own.distribute._measured,
+                        made.measurement('h1', 'h2', 1e9))
         wait_for(lambda: own.state.rates.age_s(0.0))
         take.add_report('h2', made.report())
         wait_for(lambda: own.decide.publisher.generations().keys()

@@ -173,7 +173,7 @@ class Distribute:
             case session.Report(report=reports.Report() as report):
                 self._intake.add_report(host, report)
             case messages.Measured(measurement=measurement):
-                self._intake.add_measured(host, self._measured, measurement)
+                self._intake.add_newest(host, self._measured, measurement)
 
     def _measured(self, measurement: reports.Measurement) -> None:
         if (self._is_taken(measurement.src, measurement.dst)

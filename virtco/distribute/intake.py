@@ -39,8 +39,9 @@ class Intake(threading.Thread):
         self._heard = heard
         self._failed = failed
         self._hosts: set[str] = set()
-        self._reports: dict[str, reports.Report] = {}
-        self._measured: dict[str, tuple[Callable[..., None], Any]] = {}
+        # Newest message of a host, by its reader.
+        self._newest: dict[tuple[str, Callable[..., None]],
+                           tuple[Any, ...]] = {}
         self._others: collections.deque[tuple[Callable[..., None], Any]] = (
             collections.deque(maxlen=MOST_OTHERS))
         self._there_is_some = threading.Condition()
@@ -57,15 +58,13 @@ class Intake(threading.Thread):
 
     def add_report(self, host: str, report: reports.Report) -> None:
         """Queue the newest report of a host."""
-        with self._there_is_some:
-            self._reports[host] = report
-            self._there_is_some.notify()
+        self.add_newest(host, self._report, host, report)
 
-    def add_measured(self, host: str, work: Callable[..., None], said: Any
-                     ) -> None:
-        """Have ``work`` take the newest measurement of a host."""
+    def add_newest(self, host: str, work: Callable[..., None], *said: Any
+                   ) -> None:
+        """Have ``work`` take the newest message of a host for it."""
         with self._there_is_some:
-            self._measured[host] = work, said
+            self._newest[host, work] = said
             self._there_is_some.notify()
 
     def take_spent_s(self, host: str) -> float:
@@ -90,8 +89,7 @@ class Intake(threading.Thread):
     def run(self) -> None:
         while True:
             with self._there_is_some:
-                while not (self._reports or self._hosts or self._others
-                           or self._measured):
+                while not (self._newest or self._hosts or self._others):
                     if self._is_ending:
                         return
                     self._there_is_some.wait()
@@ -100,19 +98,16 @@ class Intake(threading.Thread):
     def _take(self) -> None:
         """Hand over all reports and messages."""
         with self._there_is_some:
-            reports, self._reports = self._reports, {}
+            newest, self._newest = self._newest, {}
             hosts, self._hosts = self._hosts, set()
-            measured, self._measured = self._measured, {}
             others = list(self._others)
             self._others.clear()
         # A report says that its host is there, too.
-        hosts -= reports.keys()
+        hosts -= {host for host, work in newest if work == self._report}
         if hosts:
             self._attempt(self._heard, hosts)
-        for host, report in reports.items():
-            self._charge(host, self._report, host, report)
-        for host, (work, said) in measured.items():
-            self._charge(host, work, said)
+        for (host, work), said in newest.items():
+            self._charge(host, work, *said)
         for work, said in others:
             self._attempt(work, said)
 

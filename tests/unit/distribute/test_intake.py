@@ -46,7 +46,7 @@ def test_its_thread_hands_over_whatever_comes_and_ends_with_it():
     for add, args, said in (
             (found.add_report, ('h0', 1), ('h0', 1)),
             (found.add_heard, (['h1'],), {'h1'}),
-            (found.add_measured, ('h2', taken.append, 6), 6),
+            (found.add_newest, ('h2', taken.append, 6), 6),
             (found.add, (taken.append, 7), 7)):
         n_before = len(taken)
         add(*args)
@@ -59,7 +59,7 @@ def test_its_thread_hands_over_whatever_comes_and_ends_with_it():
 @pytest.mark.parametrize('add, told', [
     (lambda found, said: found.add_report('h1', 1), ('h1', 1)),
     (lambda found, said: found.add_heard(['h1']), {'h1'}),
-    (lambda found, said: found.add_measured('h1', said.append, 6), 6),
+    (lambda found, said: found.add_newest('h1', said.append, 6), 6),
     (lambda found, said: found.add(said.append, 7), 7)])
 def test_what_arrives_wakes_the_intake(add, told):
     found, said = make()
