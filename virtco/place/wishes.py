@@ -25,6 +25,8 @@ from virtco.model import snapshot
 
 # Function that plans a problem.
 Solve = Callable[[snapshot.PlacementProblem], snapshot.Plan]
+# Name of a hint, and its wish.
+_Asked = tuple[str, hints.Wish]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,20 +40,6 @@ class Met:
     problem: snapshot.PlacementProblem
     plan: snapshot.Plan
     notes: tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Asked:
-    """A wish of a hint.
-
-    :ivar key: name of the hint.
-    """
-
-    key: str
-    wish: hints.Wish
-
-    def __str__(self) -> str:
-        return f'{self.key} {self.wish}'
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,19 +73,20 @@ def plan(problem: snapshot.PlacementProblem, wishes: hints.Wishes,
             why = why or error
             continue
         return Met(some, found, tuple(
-            f'{one}: {_reason(problem, one, why)[1]}' for one in asked
-            if one not in kept))
+            f'{key} {wish}: {_reason(problem, key, wish, why)[1]}'
+            for key, wish in asked if (key, wish) not in kept))
     assert why is not None
-    required = [one for one in asked if one.wish.required]
+    required = [one for one in asked if one[1].required]
     if not required:
         raise why
-    for one in required:
-        fitting, text = _reason(problem, one, why)
+    for key, wish in required:
+        fitting, text = _reason(problem, key, wish, why)
         if fitting.limiting != 'constraints':
             break
     raise exception.WishRefused(
-        what=str(one), why=text, level=one.wish.level, fitting=fitting.count,
-        wanted=len(_movable(problem)), limiting=fitting.limiting) from why
+        what=f'{key} {wish}', why=text, level=wish.level,
+        fitting=fitting.count, wanted=len(_movable(problem)),
+        limiting=fitting.limiting) from why
 
 
 def constrained(problem: snapshot.PlacementProblem, wishes: hints.Wishes
@@ -105,18 +94,18 @@ def constrained(problem: snapshot.PlacementProblem, wishes: hints.Wishes
     """Add the wishes about levels that the problem knows."""
     levels = {one.level for one in problem.tree.subtrees}
     return _constrained(problem, [one for one in _asked(wishes)
-                                  if one.wish.level in levels])
+                                  if one[1].level in levels])
 
 
 def _asked(wishes: hints.Wishes) -> list[_Asked]:
-    return [_Asked(key, wish) for key, wish in (
+    return [(key, wish) for key, wish in (
         (hints.WITHIN, wishes.within), (hints.SPREAD, wishes.spread))
         if wish is not None]
 
 
 def _attempts(asked: Sequence[_Asked]) -> Iterator[list[_Asked]]:
     """Yield wishes to keep: all, then without one preferred, two, …"""
-    preferred = [one for one in asked if not one.wish.required]
+    preferred = [one for one in asked if not one[1].required]
     for n in range(len(preferred) + 1):
         for dropped in itertools.combinations(reversed(preferred), n):
             yield [one for one in asked if one not in dropped]
@@ -128,30 +117,30 @@ def _constrained(problem: snapshot.PlacementProblem, kept: Sequence[_Asked]
     members = tuple(range(len(problem.vms)))
     return dataclasses.replace(
         problem,
-        within=tuple(snapshot.Within(one.wish.level, members)
-                     for one in kept if one.key == hints.WITHIN),
-        spread=tuple(snapshot.Spread(one.wish.level, members, one.wish.skew)
-                     for one in kept if one.key == hints.SPREAD))
+        within=tuple(snapshot.Within(wish.level, members)
+                     for key, wish in kept if key == hints.WITHIN),
+        spread=tuple(snapshot.Spread(wish.level, members, wish.skew)
+                     for key, wish in kept if key == hints.SPREAD))
 
 
-def _reason(problem: snapshot.PlacementProblem, one: _Asked,
+def _reason(problem: snapshot.PlacementProblem, key: str, wish: hints.Wish,
             why: exception.PlacementInfeasible | None
             ) -> tuple[_Fitting, str]:
     """Count by first fit why a wish cannot be met."""
-    domains = _below(problem.tree, one.wish.level,
+    domains = _below(problem.tree, wish.level,
                      [host.name for host in problem.hosts])
     if not domains:
         levels = sorted({one.level for one in problem.tree.subtrees})
         return _Fitting(0, '', 'topology'), (
-            f'no host is below a {one.wish.level}, levels are '
+            f'no host is below a {wish.level}, levels are '
             + (', '.join(levels) or 'unknown'))
-    found = (_below_one(problem, domains) if one.key == hints.WITHIN
-             else _below_all(problem, domains, one.wish.skew))
+    found = (_below_one(problem, domains) if key == hints.WITHIN
+             else _below_all(problem, domains, wish.skew))
     if not found.limiting:
         found = _Fitting(0, '', 'constraints')
     return found, (
         f'{found.count} of {len(_movable(problem))} fit at level '
-        f'{one.wish.level}' + (f' ({found.switch})' if found.switch else '')
+        f'{wish.level}' + (f' ({found.switch})' if found.switch else '')
         + f'; limiting: {found.limiting}'
         + (f' ({why})' if found.limiting == 'constraints' else ''))
 
