@@ -9,7 +9,9 @@ one host. The availability zone stands for the level ``zone``.
 """
 
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 
 from virtco.topology import laws
@@ -52,68 +54,64 @@ def read(aggregates: Iterable[Aggregate],
     :param levels: levels from the hosts upwards.
     :raises virtco.exception.TopologyInvalid: naming aggregate and host.
     """
-    found = _Facts(levels)
-    for aggregate in aggregates:
-        found.add_aggregate(aggregate)
-    for host, names in traits.items():
-        found.add_traits(host, names)
-    return found.read(plane)
-
-
-class _Facts:
-    def __init__(self, levels: tuple[str, ...]):
-        self._levels = levels
-        #: Nodes by host and level, each with its source for errors.
-        self._node_of: dict[str, dict[str, tuple[str, str]]] = {}
-        self._uplinks: dict[str, tree.Uplink] = {}
-
-    def _add(self, host: str, level: str, node: str, who: str) -> None:
-        """Note a host's node on a level; refuse a second one."""
-        levels = self._node_of.setdefault(
-            laws.name(host, (), f'{who}: host'), {})
+    aggregates = list(aggregates)
+    # Nodes by host and level, each with its source for errors.
+    node_of: dict[str, dict[str, tuple[str, str]]] = {}
+    for host, level, node, who in _said(aggregates, traits, levels):
+        laws.name(host, (), f'{who}: host')
         laws.name(node, (), f'{who}: {level}')
-        before, said = levels.setdefault(level, (node, who))
+        before, said = node_of.setdefault(host, {}).setdefault(
+            level, (node, who))
         if before != node:
             raise laws.Wrong(
                 (), f'{who}: host {host}: {level}', node,
                 f'one {level} per host ({said} says {before})')
+    branches = switches.Branches(plane)
+    for host, nodes in sorted(node_of.items()):
+        layers = [nodes[level][0] for level in levels if level in nodes]
+        if len(set(layers)) < len(layers):
+            raise laws.Wrong((), f'host {host}', ', '.join(layers),
+                             'a name of its own for each level')
+        branches.add(host, layers, ())
+    if not branches:
+        return result.Read(tree.Topology(), (
+            f'no aggregate and no trait names any of {", ".join(levels)}',))
+    return result.Read(tree.Topology((branches.plane(
+        tuple(map(tree.Level, levels)), _uplinks(aggregates, levels)),)))
 
-    def add_aggregate(self, aggregate: Aggregate) -> None:
-        who = f'aggregate {aggregate.name}'
-        nodes = {level: aggregate.metadata.get(PREFIX + level)
-                 for level in self._levels}
-        if ZONE in nodes and aggregate.zone not in (None, DEFAULT_ZONE):
-            nodes[ZONE] = nodes[ZONE] or aggregate.zone
-        for level, node in nodes.items():
-            if not node:
-                continue
-            for host in aggregate.hosts:
-                self._add(host, level, node, who)
-            text = aggregate.metadata.get(PREFIX + level + UPLINK)
-            if text is not None:
-                self._uplinks[node] = plain.uplink(
-                    wire.Level(level, text), (), who)
 
-    def add_traits(self, host: str, names: Iterable[str]) -> None:
-        for level in self._levels:
+def _said(aggregates: Iterable[Aggregate],
+          traits: Mapping[str, Iterable[str]], levels: Sequence[str]
+          ) -> Iterator[tuple[str, str, str, str]]:
+    """Yield a host, a level and the host's node on it, with the source."""
+    for aggregate in aggregates:
+        for level in levels:
+            if node := _node(aggregate, level):
+                for host in aggregate.hosts:
+                    yield host, level, node, f'aggregate {aggregate.name}'
+    for host, names in traits.items():
+        for level in levels:
             prefix = trait_prefix(level)
             for name in names:
                 if name.startswith(prefix) and name != prefix:
-                    self._add(host, level, name[len(prefix):],
-                              f'trait {name}')
+                    yield host, level, name[len(prefix):], f'trait {name}'
 
-    def read(self, plane: str) -> result.Read:
-        branches = switches.Branches(plane)
-        for host, levels in sorted(self._node_of.items()):
-            layers = [levels[level][0] for level in self._levels
-                      if level in levels]
-            if len(set(layers)) < len(layers):
-                raise laws.Wrong((), f'host {host}', ', '.join(layers),
-                                 'a name of its own for each level')
-            branches.add(host, layers, ())
-        if not branches:
-            return result.Read(tree.Topology(), (
-                'no aggregate and no trait names any of '
-                + ', '.join(self._levels),))
-        return result.Read(tree.Topology((branches.plane(
-            tuple(map(tree.Level, self._levels)), self._uplinks),)))
+
+def _node(aggregate: Aggregate, level: str) -> str | None:
+    """Return the node of an aggregate's hosts on a level; empty for none."""
+    node = aggregate.metadata.get(PREFIX + level)
+    if not node and level == ZONE and aggregate.zone != DEFAULT_ZONE:
+        return aggregate.zone
+    return node
+
+
+def _uplinks(aggregates: Iterable[Aggregate], levels: Sequence[str]
+             ) -> dict[str, tree.Uplink]:
+    """Read the uplinks of the nodes that aggregates name."""
+    return {
+        node: plain.uplink(wire.Level(level, text), (),
+                           f'aggregate {aggregate.name}')
+        for aggregate in aggregates for level in levels
+        if (node := _node(aggregate, level)) and (
+            text := aggregate.metadata.get(PREFIX + level + UPLINK))
+        is not None}
