@@ -59,7 +59,6 @@ class Cloud(integrated_helpers._IntegratedTestBase):
     """Nova with virtco's filter and weigher; subclass it in a test.
 
     :cvar hypervisors: host name -> slots of 1 vCPU and 512 MB.
-    :cvar with_virtco: enable CoflowFilter and CoflowWeigher.
     :cvar virtco_options: options of ``[virtco]`` in nova.conf.
     :cvar notify_controller: send versioned notifications with the
         ``virtco_http`` driver.
@@ -71,7 +70,6 @@ class Cloud(integrated_helpers._IntegratedTestBase):
     REQUIRES_LOCKING = True
 
     hypervisors: dict[str, int] = {'h0': 4, 'h1': 4, 'h2': 4}
-    with_virtco = True
     virtco_options: dict[str, Any] = {}
     notify_controller = False
 
@@ -159,12 +157,7 @@ class Cloud(integrated_helpers._IntegratedTestBase):
                    initial_ram_allocation_ratio=1.0,
                    initial_disk_allocation_ratio=1.0,
                    reserved_host_memory_mb=0)
-        self.flags(enabled_filters=FILTERS, group='filter_scheduler')
-        if self.with_virtco:
-            self._enable_virtco()
-
-    def _enable_virtco(self) -> None:
-        """Enable virtco as an operator does in nova.conf."""
+        # As an operator enables virtco in nova.conf.
         self.flags(
             available_filters=[
                 'nova.scheduler.filters.all_filters',

@@ -135,18 +135,17 @@ def start_nova(fabric: fabric_module.Fabric, slots: int,
                flavors: dict[str, int], state: pathlib.Path,
                logs: pathlib.Path) -> process.Child:
     """Start Nova with a compute service per hypervisor and virtco enabled."""
-    config = state / 'nova.json'
-    config.write_text(json.dumps({
+    child = process.Child(
+        'Nova', [sys.executable, '-m', 'virtco_lab.emulation.nova_stack'],
+        logs / 'nova.err', namespace=fabric.control, piped=True,
+        own_log=logs / 'nova.log', environment={'TMPDIR': str(state)},
+        niceness=_NOVA_NICENESS)
+    child.write_line(json.dumps({
         'hosts': dict.fromkeys(fabric.hypervisors, slots),
         'controller_url': controller_url(fabric),
         'listen': fabric.control_address, 'flavors': flavors,
         'log_file': str(logs / 'nova.log')}))
-    return process.Child(
-        'Nova', [sys.executable, '-m', 'virtco_lab.emulation.nova_stack',
-                 '--config', str(config)],
-        logs / 'nova.err', namespace=fabric.control, piped=True,
-        own_log=logs / 'nova.log', environment={'TMPDIR': str(state)},
-        niceness=_NOVA_NICENESS)
+    return child
 
 
 def write_ports(fabric: fabric_module.Fabric, host: str,

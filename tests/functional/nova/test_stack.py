@@ -3,11 +3,8 @@
 """The process that the emulated datacentre starts."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
-import threading
 
 import pytest
 import requests
@@ -15,7 +12,6 @@ import requests
 from tests import patience
 from tests.unit.nova_filters import scripted_controller
 from virtco_lab.emulation import nova_client
-from virtco_lab.emulation import nova_stack
 
 
 @pytest.fixture
@@ -27,33 +23,30 @@ def controller():
 
 
 class Stack:
-    def __init__(self, path, stdin=subprocess.DEVNULL, **config):
-        path.write_text(json.dumps(config))
+    def __init__(self, controller, log, hosts, flavors):
         self.process = subprocess.Popen(
-            [sys.executable, '-m', 'virtco_lab.emulation.nova_stack',
-             '--config', str(path)],
-            stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True)
+            [sys.executable, '-m', 'virtco_lab.emulation.nova_stack'],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True)
+        self.process.stdin.write(json.dumps({
+            'hosts': hosts, 'controller_url': controller.url,
+            'listen': '127.0.0.2', 'flavors': flavors,
+            'log_file': str(log)}) + '\n')
+        self.process.stdin.flush()
 
     def ready(self):
-        line = json.loads(self.process.stdout.readline())
-        assert line['ready'] is True
-        assert line['image'] == nova_client.IMAGE
-        return line['url']
+        return json.loads(self.process.stdout.readline())['url']
 
     def ended(self):
-        """Exit code and standard error."""
-        patience.wait_end(self.process, 'the end of the stack')
+        """Exit code and standard error, once standard input has ended."""
         _out, error = self.process.communicate()
         return self.process.returncode, error
 
 
-def test_a_tenant_and_a_signal(controller, tmp_path):
+def test_tenants_of_a_stack(controller, tmp_path):
     log = tmp_path / 'nova.log'
-    stack = Stack(tmp_path / 'c.json', hosts={'h0': 2, 'h1': 3},
-                  controller_url=controller.url, listen='127.0.0.2',
-                  flavors={'slot1': 1, 'big': 2}, log_file=str(log),
-                  virtco={'breaker_reset_s': 1.0})
+    stack = Stack(controller, log, {'h0': 2, 'h1': 3},
+                  {'slot1': 1, 'big': 2})
     try:
         url = stack.ready()
         assert url.startswith('http://127.0.0.2:')
@@ -83,47 +76,6 @@ def test_a_tenant_and_a_signal(controller, tmp_path):
                         for body in controller.notifications),
             'the notification of a deletion')
     finally:
-        stack.process.send_signal(signal.SIGTERM)
         code, error = stack.ended()
     assert code == 0, error
     assert 'nova.scheduler' in log.read_text()
-
-
-@pytest.mark.full(reason='a Nova of its own',
-                  still='test_a_tenant_and_a_signal, and the next')
-def test_it_ends_with_its_parent(tmp_path):
-    """And runs without virtco when there is no controller."""
-    read, write = os.pipe()
-    stack = Stack(tmp_path / 'c.json', stdin=read, hosts={'h0': 1})
-    os.close(read)
-    try:
-        nova = nova_client.NovaClient(stack.ready())
-        (server,) = nova.wait_active(nova.create_group(
-            'a', 1, {'virtco:coflow': 'a'}))
-        assert server.host == 'h0'
-    finally:
-        os.close(write)
-        code, error = stack.ended()
-    assert code == 0, error
-
-
-def test_the_end_of_its_parent_is_heard(monkeypatch):
-    read, write = os.pipe()
-    with open(read) as stdin:
-        monkeypatch.setattr(sys, 'stdin', stdin)
-        stopping = threading.Event()
-        nova_stack._stop_with_parent(stopping)
-        assert not stopping.is_set()
-        os.close(write)
-        patience.wait_for(stopping.is_set)
-
-
-def test_a_bad_configuration_says_so(tmp_path, capsys):
-    path = tmp_path / 'c.json'
-    for config, why in (({'hosts': {'h0': 1}, 'colour': 'red'}, 'colour'),
-                        ({'hosts': {}}, 'at least one')):
-        path.write_text(json.dumps(config))
-        with pytest.raises(SystemExit) as end:
-            nova_stack.main(['--config', str(path)])
-        assert end.value.code == 2
-        assert why in capsys.readouterr().err

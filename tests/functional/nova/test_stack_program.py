@@ -3,12 +3,12 @@
 """A whole Nova: what its process is told, and what is changed of Nova."""
 
 import contextlib
+import dataclasses
+import io
 import json
 import logging
 import os
-import signal
 import sys
-import threading
 import types
 import urllib.request
 
@@ -17,134 +17,68 @@ import pytest
 from virtco_lab.emulation import nova_cloud
 from virtco_lab.emulation import nova_stack
 
+CONFIG = nova_stack.Config({'h0': 3}, 'http://c', '10.0.0.1',
+                           {'a': 1, 'b': 2}, 'log')
 
-@pytest.fixture(name='main')
-def _main(monkeypatch, tmp_path):
-    """Runs the program; the stack and the end of the process are noted."""
-    made = types.SimpleNamespace(stacks=[], signals={}, errors=[])
+
+@pytest.mark.parametrize('errors', [[], ['Traceback one', 'Traceback two']])
+def test_a_stack_is_what_its_input_says_and_tells_its_errors(
+        errors, monkeypatch, capsys):
+    stacks = []
 
     class Stack:
-        def __init__(self, config, stopping):
-            made.stacks.append(config)
-            made.stopping = stopping
+        def __init__(self, config):
+            stacks.append(config)
 
         def run(self, result):
-            for text in made.errors:
-                result.errors.append((self, text))
+            result.errors += [(self, text) for text in errors]
 
     def end(code):
         raise SystemExit(code)
 
     monkeypatch.setattr(nova_stack, 'Stack', Stack)
     monkeypatch.setattr(nova_stack.os, '_exit', end)
-    monkeypatch.setattr(nova_stack.signal, 'signal',
-                        made.signals.__setitem__)
-    monkeypatch.setattr(nova_stack, '_stop_with_parent', lambda stopping: (
-        setattr(made, 'parent', stopping)))
-
-    def run(content):
-        path = tmp_path / 'config'
-        path.write_text(content if isinstance(content, str)
-                        else json.dumps(content))
-        with pytest.raises(SystemExit) as caught:
-            nova_stack.main(['--config', str(path)])
-        return caught.value.code
-
-    made.run = run
-    return made
-
-
-def test_a_stack_runs_until_a_signal_comes(main):
-    assert main.run({'hosts': {'h0': 3}}) == 0
-    assert main.stacks == [nova_stack.Config(
-        {'h0': 3}, None, '127.0.0.1', 0, {'slot1': 1}, {}, None)]
-    assert main.parent is main.stopping
-    assert main.signals.keys() == {signal.SIGTERM, signal.SIGINT}
-    for end in main.signals.values():
-        main.stopping.clear()
-        end(15, None)
-        assert main.stopping.is_set()
-
-
-def test_what_went_wrong_is_told(main, capsys):
-    main.errors = ['Traceback one', 'Traceback two']
-    assert main.run({'hosts': {'h0': 3}}) == 1
-    assert capsys.readouterr().err == 'Traceback one\nTraceback two\n'
-
-
-@pytest.mark.parametrize('content', [
-    '{', '{"hosts": {}}', '{"hosts": {"h0": 1}, "what": 1}'])
-def test_a_file_that_is_no_configuration_is_named(main, content, capsys):
-    assert main.run(content) == 2
-    assert 'config: ' in capsys.readouterr().err and not main.stacks
+    monkeypatch.setattr(sys, 'stdin', io.StringIO(
+        json.dumps(dataclasses.asdict(CONFIG)) + '\n'))
+    with pytest.raises(SystemExit) as caught:
+        nova_stack.main()
+    assert caught.value.code == bool(errors) and stacks == [CONFIG]
+    assert capsys.readouterr().err == ''.join(f'{one}\n' for one in errors)
 
 
 def test_a_stack_asks_the_controller_with_patience():
-    stopping = threading.Event()
-    one = nova_stack.Stack(nova_stack.Config(
-        {'h0': 3}, 'http://c', virtco={'timeout_ms': 5}), stopping)
+    one = nova_stack.Stack(CONFIG)
     # To unittest it is a test of that name.
     assert one.id().endswith('.Stack.serve')
-    assert (one.hypervisors, one.with_virtco, one.notify_controller) == (
-        {'h0': 3}, True, True)
+    assert (one.hypervisors, one.notify_controller) == ({'h0': 3}, True)
     assert one.virtco_options == {
-        'controller_url': 'http://c', 'timeout_ms': 5,
+        'controller_url': 'http://c', 'timeout_ms': 10_000,
         'request_budget_ms': 30_000}
-    assert nova_stack.PATIENCE['timeout_ms'] == 10_000
-    without = nova_stack.Stack(nova_stack.Config({'h0': 3}), stopping)
-    assert not without.with_virtco and not without.notify_controller
-    assert without.virtco_options == {}
 
 
-@pytest.mark.parametrize('has_log', [False, True])
-def test_a_stack_says_where_it_serves_and_waits(has_log, tmp_path,
-                                                monkeypatch, capsys):
-    stopping = threading.Event()
-    stopping.set()
+def test_a_stack_says_where_it_serves_until_its_input_ends(
+        tmp_path, monkeypatch, capsys):
     log = tmp_path / 'log'
-    one = nova_stack.Stack(nova_stack.Config(
-        {'h0': 3}, listen='10.0.0.1', port=5, flavors={'a': 1, 'b': 2},
-        log_file=str(log) if has_log else None), stopping)
+    one = nova_stack.Stack(dataclasses.replace(CONFIG, log_file=str(log)))
     made = []
     one.create_flavor = lambda *words: made.append(words)
     one.serve_api = lambda *words: (made.append(words), 'http://nova')[1]
+    monkeypatch.setattr(sys, 'stdin', io.StringIO('any words'))
     root = logging.getLogger()
     before, handlers = root.level, list(root.handlers)
     try:
         root.setLevel(logging.INFO)
         one.serve()
-        level = root.level
         logging.getLogger('nova').info('a word')
     finally:
         root.setLevel(before)
         for handler in set(root.handlers) - set(handlers):
             root.removeHandler(handler)
             handler.close()
-    assert made == [('a', 1), ('b', 2), ('10.0.0.1', 5)]
-    said = json.loads(capsys.readouterr().out)
-    assert said['ready'] is True and said['url'] == 'http://nova'
-    if has_log:
-        assert log.read_text().endswith(' INFO nova a word\n')
-    else:
-        assert level == logging.WARNING
-
-
-def test_a_stack_ends_with_the_pipe_that_it_reads(monkeypatch):
-    reader, writer = os.pipe()
-    stopping = threading.Event()
-    monkeypatch.setattr(nova_stack.sys, 'stdin', types.SimpleNamespace(
-        fileno=lambda: reader))
-    nova_stack._stop_with_parent(stopping)
-    os.write(writer, b'word')
-    assert not stopping.wait(0.05)
-    os.close(writer)
-    assert stopping.wait(20)
-    os.close(reader)
-    with open(os.devnull) as null:
-        monkeypatch.setattr(nova_stack.sys, 'stdin', null)
-        stopping.clear()
-        nova_stack._stop_with_parent(stopping)
-        assert not stopping.wait(0.05)
+    assert made == [('a', 1), ('b', 2), ('10.0.0.1',)]
+    assert json.loads(capsys.readouterr().out) == {'url': 'http://nova'}
+    assert log.read_text().endswith(' INFO nova a word\n')
+    assert sys.stdin.read() == ''
 
 
 # What is changed of Nova.
@@ -164,11 +98,9 @@ def _cloud(monkeypatch):
 
 
 def test_quotas_and_reserves_leave_all_to_the_slots(cloud, monkeypatch):
-    one = cloud
-    one.with_virtco = False
-    one._options()
+    cloud._options()
     flags = {}
-    for group, options in one.told:
+    for group, options in cloud.told:
         flags.setdefault(group, {}).update(options)
     assert flags['wsgi']['api_paste_config'] == os.path.join(
         sys.prefix, 'etc', 'nova', 'api-paste.ini')
@@ -177,8 +109,6 @@ def test_quotas_and_reserves_leave_all_to_the_slots(cloud, monkeypatch):
     assert flags[None]['reserved_host_memory_mb'] == 0
     assert {value for name, value in flags[None].items()
             if name.endswith('_ratio')} == {1.0}
-    assert flags['filter_scheduler'] == {
-        'enabled_filters': nova_cloud.FILTERS}
 
 
 @pytest.mark.parametrize('options', [{}, {'timeout_ms': 5}])
@@ -188,7 +118,7 @@ def test_virtco_is_enabled_as_an_operator_does(cloud, options, monkeypatch):
                         registered.append)
     cloud.virtco_options = options
     cloud._options()
-    flags = cloud.told[4:] if len(cloud.told) > 4 else cloud.told
+    flags = cloud.told
     assert ('filter_scheduler', {
         'available_filters': [
             'nova.scheduler.filters.all_filters',

@@ -16,9 +16,12 @@ from virtco_lab.emulation import services
 def _started(monkeypatch):
     made = []
 
+    class Child(str):
+        write_line = made.append
+
     def child(what, argv, log, **options):
         made.append((what, argv, log, options))
-        return 'a child'
+        return Child('a child')
 
     monkeypatch.setattr(services.process, 'Child', child)
     return made
@@ -124,18 +127,17 @@ def test_ports_of_a_host_are_replaced_as_a_whole(tmp_path):
 
 
 def test_nova_is_told_its_hosts_and_speaks_by_a_pipe(started, tmp_path):
-    services.start_nova(_fabric(), 7, {'slot1': 1}, tmp_path,
-                        tmp_path / 'logs')
-    (what, argv, log, options), = started
+    assert services.start_nova(_fabric(), 7, {'slot1': 1}, tmp_path,
+                               tmp_path / 'logs') == 'a child'
+    (what, argv, log, options), line = started
     assert what == 'Nova'
-    assert argv[1:] == ['-m', 'virtco_lab.emulation.nova_stack', '--config',
-                        f'{tmp_path}/nova.json']
+    assert argv[1:] == ['-m', 'virtco_lab.emulation.nova_stack']
     assert log == tmp_path / 'logs' / 'nova.err'
     assert options == {
         'namespace': 'virtco-emu-abc123-control', 'piped': True,
         'own_log': tmp_path / 'logs' / 'nova.log', 'niceness': 10,
         'environment': {'TMPDIR': str(tmp_path)}}
-    assert json.loads((tmp_path / 'nova.json').read_text()) == {
+    assert json.loads(line) == {
         'hosts': {'h0': 7, 'h1': 7},
         'controller_url': 'http://172.30.0.1:8791', 'listen': '172.30.0.1',
         'flavors': {'slot1': 1}, 'log_file': f'{tmp_path}/logs/nova.log'}
