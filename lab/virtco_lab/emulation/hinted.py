@@ -9,11 +9,11 @@ the setting with exact hints; all other settings of a seed keep them: the
 controller is asked to place VMs that run already, each on its own host only.
 """
 
-from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import functools
+import itertools
 import math
 import statistics
 
@@ -26,6 +26,7 @@ from virtco_lab.emulation import reproduce
 from virtco_lab.emulation import untold
 from virtco_lab.sim import controlled
 from virtco_lab.sim.figures import outcome
+from virtco_lab.sim.figures import samples
 
 #: Overrun of a claim that the controller tolerates by default.
 _TOLERANCE = 0.5
@@ -125,107 +126,99 @@ def _once(bed: untold.Bed, setting: str, seed: int, scale: cases.Scale,
         sent.usage.waited, sum(sent.usage.ran.values()))
 
 
-def _title(n_seeds: int, scale: cases.Scale) -> tuple[str, ...]:
-    return (
-        f'{scale.n_hosts} hypervisors at '
-        f'{units.format_rate(scale.rate_bps)}, {misled.N_COFLOWS} coflows, '
-        f'{n_seeds} seed(s), mean ± standard deviation. Policing forgives '
-        f'{_TOLERANCE:.0%}. Each number is over that of the same seed with '
-        'exact hints. "off" is the mean over the seeds of the absolute '
-        'distance of a run\'s measured mean CCT from the simulated one.',
-        'The simulator has the controller\'s own code, a report of each host '
-        f'every {_TIMING.report_s:g} s like the testbed, and rates that are '
-        f'in force {_TIMING.delay_s:g} s after they are computed. A run is '
-        'repeated by the rule of the test cases.')
+_BOTH = ('simulated', 'measured')
 
 
-def _by_setting(name: str, title: str, settings: Sequence[str],
-                options: extent.Options) -> outcome.Outcome:
-    """Measure the mean CCT of all coflows over that with exact hints."""
-    if options.short:
-        settings = settings[:2]
-    found = run(settings, options)
-    bars = {setting: _ratios(found, setting, options.seeds)
-            for setting in settings}
-    its = {setting: [found[setting, seed] for seed in options.seeds]
-           for setting in settings}
-    return _shown(f'emulated-{name}', title, (
-        'hints', 'simulated', 'measured', 'off %', 'worst off %'), [
-            (setting, *map(outcome.shown, bars[setting]),
-             round(100 * reproduce.mean_off(its[setting]), 1),
-             round(100 * reproduce.worst_off(its[setting]), 1))
-            for setting in settings], bars, options, list(found.values()))
+def _table(first: str, series: Sequence[str], exact: str,
+           *columns: tuple[str, samples.Cell]) -> samples.Table:
+    """Build the table of CCTs over those with exact hints.
 
-
-def liars(options: extent.Options) -> outcome.Outcome:
-    """Measure CCTs when one tenant lies, over those without the lie."""
-    settings = {f'{factor:g}': 'exact' if factor == 1 else f'lie {factor:g}'
-                for factor in misled.FACTORS}
-    found = run(list(settings.values()), options)
-    who = {seed: misled.liar(misled.workload(seed, options.scale))
-           for seed in options.seeds}
-    bars, others = ({factor: _ratios(
-        found, setting, options.seeds,
-        lambda seed, i, is_his=is_his: (  # type: ignore[misc]
-            (i == who[seed]) == is_his))
-        for factor, setting in settings.items()} for is_his in (True, False))
-    rows = [(factor, *map(outcome.shown, bars[factor] + others[factor]))
-            for factor in settings]
-    return _shown('emulated-liars', 'CCT when one tenant lies, over that when '
-                  'he does not, on the emulated testbed',
-                  ('claim / truth', 'his, simulated', 'his, measured',
-                   'others, simulated', 'others, measured'), rows, bars,
-                  options, list(found.values()))
-
-
-_OVER = 'over that with exact ones, on the emulated testbed'
-FIGURES: dict[str, extent.Figure] = {
-    'liars': liars, **{
-        name: functools.partial(_by_setting, name, f'{title} {_OVER}',
-                                settings)
-        for name, title, settings in (
-            ('wrong-hints', 'Mean CCT with wrong hints', misled.SPOILS),
-            ('late-hints', 'Mean CCT with late hints', misled.LATE),
-            ('unknown-sizes', 'Mean CCT of coflows whose sizes nobody says',
-             misled.UNSIZED))}}
-
-
-def _shown(name: str, title: str, columns: tuple[str, ...],
-           rows: Sequence[tuple[outcome.Cell, ...]],
-           bars: Mapping[str, list[list[float]]], options: extent.Options,
-           runs: Sequence[Run]) -> outcome.Outcome:
-    """Return a figure of ratios.
-
-    :param bars: simulated and measured ratio of each seed, by setting.
+    :param series: series of the columns; the first two are drawn.
+    :param exact: setting with exact hints.
+    :param columns: further columns.
     """
+    over = {name: samples.ratio(name, name, exact) for name in series}
+    return samples.by_setting(
+        first, [*((name, samples.shown(its)) for name, its in over.items()),
+                *columns],
+        samples.averages('bars', 'CCT over that with exact hints', first,
+                         'ratio', dict(zip(_BOTH, over.values()))))
+
+
+_BY_HINTS = _table(
+    'hints', _BOTH, 'exact',
+    ('off %', lambda found, setting: round(100 * statistics.fmean(
+        map(abs, found.of(setting, 'off'))), 1)),
+    ('worst off %', lambda found, setting: round(100 * max(
+        found.of(setting, 'off'), key=abs), 1)))
+_BY_CLAIM = _table('claim / truth', [
+    f'{whose}, {how}' for whose in ('his', 'others') for how in _BOTH], '1')
+
+
+def _figure(name: str, title: str, settings: Mapping[str, str],
+            table: samples.Table, options: extent.Options) -> outcome.Outcome:
+    """Measure CCTs with hints of several kinds.
+
+    :param settings: settings by their headings.
+    """
+    if options.short:
+        settings = dict(itertools.islice(settings.items(), 2))
+    runs = run(list(settings.values()), options)
+    found = samples.Samples(options.seeds)
+    for heading, setting in settings.items():
+        for seed in options.seeds:
+            found.add(heading, _numbers(runs[setting, seed], misled.liar(
+                misled.workload(seed, options.scale))), 0.0)
+    columns, rows, panels = table(found)
+    every, scale = list(runs.values()), options.scale
     return outcome.Outcome(
-        name, title, columns, tuple(rows), (outcome.Panel(
-            'bars', 'CCT over that with exact hints', columns[0], 'ratio',
-            tuple(map(outcome.averaged, ('simulated', 'measured'),
-                      [tuple(bars)] * 2, zip(*bars.values())))),),
-        (*_title(len(options.seeds), options.scale),
-         f'All {len(runs)} runs: {reproduce.agreement(runs)}'),
-        (*reproduce.worst_unmet(runs), *reproduce.mean_unmet(runs)), {
+        f'emulated-{name}', f'{title}, on the emulated testbed',
+        tuple(columns), tuple(map(tuple, rows)), tuple(panels), (
+            f'{scale.n_hosts} hypervisors at '
+            f'{units.format_rate(scale.rate_bps)}, {misled.N_COFLOWS} '
+            f'coflows, {len(options.seeds)} seed(s), mean ± standard '
+            f'deviation. Policing forgives {_TOLERANCE:.0%}. Each number is '
+            'over that of the same seed with exact hints. "off" is the mean '
+            'over the seeds of the absolute distance of a run\'s measured '
+            'mean CCT from the simulated one.',
+            'The simulator has the controller\'s own code, a report of each '
+            f'host every {_TIMING.report_s:g} s like the testbed, and rates '
+            f'that are in force {_TIMING.delay_s:g} s after they are '
+            'computed. A run is repeated by the rule of the test cases.',
+            f'All {len(every)} runs: {reproduce.agreement(every)}'),
+        (*reproduce.worst_unmet(every), *reproduce.mean_unmet(every)), {
             'run columns': ['expected_s', 'measured_s', 'told_s', 'load'],
             'runs': {f'{one.setting} / {one.seed}': [
                 [round(value, 4) for value in values] for values in (
                     one.expected_s, one.ccts_s,
                     [at_s for at_s in one.told_s if at_s is not None],
-                    (one.waited, one.busy, one.tries))] for one in runs}})
+                    (one.waited, one.busy, one.tries))] for one in every}})
 
 
-def _ratios(found: Mapping[tuple[str, int], Run], setting: str,
-            seeds: Sequence[int],
-            counts: Callable[[int, int], bool] = lambda seed, i: True
-            ) -> list[list[float]]:
-    """Return simulated and measured mean CCT over that with exact hints.
+def _numbers(one: Run, liar: int) -> dict[str, float]:
+    """Return mean CCTs of a run, simulated and measured.
 
-    :param counts: whether a coflow counts, by seed and index.
-    :returns: two lists with a ratio for each seed.
+    :param liar: index of the coflow whose tenant may lie.
     """
-    def mean_s(name: str, seed: int, field: str) -> float:
-        return statistics.fmean(
-            cct_s for i, cct_s in enumerate(getattr(found[name, seed], field))
-            if counts(seed, i))
-    return [[mean_s(setting, seed, field) / mean_s('exact', seed, field)
-             for seed in seeds] for field in ('expected_s', 'ccts_s')]
+    numbers = {'off': one.off}
+    for name, ccts_s in zip(_BOTH, (one.expected_s, one.ccts_s)):
+        others_s = [*ccts_s[:liar], *ccts_s[liar + 1:]]
+        numbers |= {name: statistics.fmean(ccts_s),
+                    f'his, {name}': ccts_s[liar],
+                    f'others, {name}': statistics.fmean(others_s)}
+    return numbers
+
+
+_OVER = 'over that with exact ones'
+FIGURES: dict[str, extent.Figure] = {
+    name: functools.partial(_figure, name, title, settings, table)
+    for name, title, settings, table in (
+        ('liars', 'CCT when one tenant lies, over that when he does not', {
+            f'{factor:g}': 'exact' if factor == 1 else f'lie {factor:g}'
+            for factor in misled.FACTORS}, _BY_CLAIM),
+        *((name, f'{title} {_OVER}', dict(zip(its, its)), _BY_HINTS)
+          for name, title, its in (
+              ('wrong-hints', 'Mean CCT with wrong hints', misled.SPOILS),
+              ('late-hints', 'Mean CCT with late hints', misled.LATE),
+              ('unknown-sizes', 'Mean CCT of coflows whose sizes nobody '
+               'says', misled.UNSIZED))))}
