@@ -71,36 +71,19 @@ class NovaClient:
             self._session.headers['X-Auth-Project-Id'] = project_id
 
     def create_group(self, name: str, n_vms: int, hints: dict[str, str], *,
-                     flavor: str = 'slot1',
-                     metadata: dict[str, str] | None = None,
-                     server_group: str | None = None,
-                     host: str | None = None) -> list[Server]:
+                     flavor: str = 'slot1', **fields: Any) -> list[Server]:
         """Ask for n_vms servers at once; they are in the order of rows.
 
         :param hints: scheduler hints, e.g. of :func:`virtco.hints.encode`.
-        :param server_group: uuid of a Nova server group.
-        :param host: the hypervisor to use, as only an administrator may say.
+        :param fields: further fields of the servers, such as metadata.
         """
-        all_hints = dict(hints)
-        if server_group is not None:
-            all_hints['group'] = server_group
-        where = {} if host is None else {'availability_zone': f'nova:{host}'}
         answer = self._request('create', 'POST', '/servers', json={
             'server': {
-                **where,
                 'name': name, 'imageRef': IMAGE, 'flavorRef': flavor,
-                'networks': 'none', 'metadata': metadata or {},
-                'min_count': n_vms, 'max_count': n_vms,
-                'return_reservation_id': True},
-            'os:scheduler_hints': all_hints})
+                'networks': 'none', 'min_count': n_vms, 'max_count': n_vms,
+                'return_reservation_id': True, **fields},
+            'os:scheduler_hints': hints})
         return self.list_servers(reservation_id=answer['reservation_id'])
-
-    def create_server_group(self, name: str, policy: str) -> str:
-        """Create a server group with a policy; return its id."""
-        answer = self._request(
-            'create the server group', 'POST', '/os-server-groups',
-            json={'server_group': {'name': name, 'policy': policy}})
-        return str(answer['server_group']['id'])
 
     def list_servers(self, **filters: str) -> list[Server]:
         """List the servers of the project, by row."""
@@ -196,22 +179,6 @@ class NovaClient:
             if clock.read_s() > stall_s:
                 raise NovaError(what=what, why=f'{state}, and nothing '
                                                f'advanced for {stall_s:g} s')
-
-    def live_migrate(self, uuid: str, host: str | None = None) -> None:
-        self._action(uuid, {'os-migrateLive': {
-            'host': host, 'block_migration': 'auto'}})
-
-    def cold_migrate(self, uuid: str) -> None:
-        """Migrate the server cold, to VERIFY_RESIZE; see :meth:`confirm`."""
-        self._action(uuid, {'migrate': None})
-
-    def confirm(self, uuid: str) -> None:
-        """Confirm a cold migration; Nova then frees the old host's slots."""
-        self._action(uuid, {'confirmResize': None})
-
-    def _action(self, uuid: str, action: dict[str, Any]) -> None:
-        self._request(next(iter(action)), 'POST', f'/servers/{uuid}/action',
-                      json=action)
 
     def _request(self, what: str, method: str, path: str, *,
                  gone: bool = False, **kwargs: Any) -> Any:

@@ -21,6 +21,8 @@ FULL = pytest.mark.full(
     reason='a cloud of its own with a controller that the test writes',
     still='functional/nova/test_placement.py::test_planned_hosts, and '
           'unit/nova_filters')
+#: Action of a server that moves it to a host of Nova's choice.
+LIVE_MIGRATION = {'os-migrateLive': {'host': None, 'block_migration': 'auto'}}
 TM = '{"pattern": "all-to-all", "n": %d, "size": "1GB"}'
 
 

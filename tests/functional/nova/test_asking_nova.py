@@ -9,6 +9,7 @@ from oslo_config import cfg
 import pytest
 
 from tests import patience
+from tests.functional.nova import base
 from tests.functional.nova import controllers
 from virtco import exception
 from virtco.conf import nova_options as nova_conf
@@ -46,7 +47,8 @@ class ReunionTest(controllers.RealControllerTest):
         # One slot is left on each host: the group is split.
         self.create_flavor('slots3', 3)
         fillers = [self.nova.create_group(
-            f'filler-{host}', 1, {}, host=host, flavor='slots3')
+            f'filler-{host}', 1, {}, availability_zone=f'nova:{host}',
+            flavor='slots3')
             for host in self.hypervisors]
         for filler in fillers:
             self.nova.wait_active(filler)
@@ -149,7 +151,7 @@ class ComparisonTest(nova_cloud.Cloud):
             'why the hint was ignored')
         gone, moved, shelved, *_ = servers
         cloud.delete([gone])
-        cloud.live_migrate(moved.uuid)
+        self.api.post_server_action(moved.uuid, base.LIVE_MIGRATION)
         self.api.post_server_action(shelved.uuid, {'shelve': None})
         del expected[gone.uuid]
         expected[shelved.uuid] = ('vacant', None)

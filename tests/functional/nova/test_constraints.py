@@ -22,9 +22,10 @@ class ConstraintTest(base.ScriptedTest):
         self.check_claim_failure()
 
     def check_anti_affinity(self):
-        group = self.nova.create_server_group('g', 'anti-affinity')
+        group = self.api.post_server_groups({
+            'name': 'g', 'policy': 'anti-affinity'})['id']
         self.plan = {0: 'h3', 1: 'h4', 2: ['h3', 'h1']}
-        servers = self.create(3, server_group=group)
+        servers = self.create(3, hints={'group': group})
         # Row 2 may not join row 0: the next in the plan's order is taken.
         self.assertEqual({0: 'h3', 1: 'h4', 2: 'h1'},
                          self.hosts_by_row(servers))
@@ -37,9 +38,10 @@ class ConstraintTest(base.ScriptedTest):
     def check_affinity(self):
         """Although one host remains, the controller is told."""
         self.controller.calls.clear()
-        group = self.nova.create_server_group('g', 'affinity')
+        group = self.api.post_server_groups({
+            'name': 'g', 'policy': 'affinity'})['id']
         self.plan = {0: 'h5'}
-        servers = self.create(3, 'b', server_group=group)
+        servers = self.create(3, 'b', hints={'group': group})
         self.assertEqual({'h5'}, {server.host for server in servers})
         # Nova weighs no single host, so the filter has made these calls.
         asked = [uuid for uuid, _body in self.controller.calls]

@@ -9,6 +9,7 @@ import pytest
 import requests
 
 from tests import patience
+from tests.functional.nova import base
 from tests.functional.nova import controllers
 from virtco_lab.emulation import nova_client
 
@@ -25,9 +26,11 @@ class GroupsTest(controllers.RealControllerTest):
         self.check_bad_hint_is_seen()
 
     def check_anti_affinity_is_planned(self):
-        group = self.nova.create_server_group('g', 'anti-affinity')
+        group = self.api.post_server_groups({
+            'name': 'g', 'policy': 'anti-affinity'})['id']
         servers = self.create(3, 'apart', {
-            'pattern': 'ring', 'n': 3, 'size': '3GB'}, server_group=group)
+            'pattern': 'ring', 'n': 3, 'size': '3GB'},
+            hints={'group': group})
         self.check_planned(servers)
         self.assertEqual(3, len({server.host for server in servers}))
 
@@ -43,7 +46,7 @@ class GroupsTest(controllers.RealControllerTest):
         self.controller.wait_for(
             lambda: self.controller.coflows()['grow']['state'] == 'done',
             'grow is done')
-        self.nova.live_migrate(servers[1].uuid)
+        self.api.post_server_action(servers[1].uuid, base.LIVE_MIGRATION)
         waiting = patience.Patience('the move of a server')
         while True:
             moved = self.nova.get_server(servers[1].uuid)

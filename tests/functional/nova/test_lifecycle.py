@@ -33,10 +33,12 @@ class LifecycleTest(nova_cloud.Cloud):
         self.create_flavor('slot1')
         self.create_flavor('slot2', 2)
         self.nova = nova_client.NovaClient(self.serve_api())
-        hints = {'virtco:coflow': 'a', 'virtco:tm': json.dumps(TM)}
-        group = self.nova.create_server_group('apart', 'anti-affinity')
+        group = self.api.post_server_groups({
+            'name': 'apart', 'policy': 'anti-affinity'})['id']
         self.sender, self.receiver = self.nova.wait_active(
-            self.nova.create_group('a', 2, hints, server_group=group))
+            self.nova.create_group('a', 2, {
+                'virtco:coflow': 'a', 'virtco:tm': json.dumps(TM),
+                'group': group}))
         self.follows()
 
     def action(self, server, name, value=None):

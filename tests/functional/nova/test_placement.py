@@ -101,7 +101,7 @@ class PlacementTest(base.ScriptedTest):
         # The cell fallback: a running server has no build request.
         self.controller.calls.clear()
         self.plan = {0: 'h5'}
-        self.nova.live_migrate(servers[0].uuid)
+        self.api.post_server_action(servers[0].uuid, base.LIVE_MIGRATION)
         self.notified('instance.live_migration_post_dest.end',
                       servers[0].uuid)
         self.assertEqual('h5', self.wait_status(servers[0].uuid,
@@ -113,7 +113,7 @@ class PlacementTest(base.ScriptedTest):
         passes = self.record_passes()
         servers = self.nova.wait_active(self.nova.create_group(
             'plain', 2, {}, metadata={'role': 'web'}))
-        self.nova.live_migrate(servers[0].uuid)
+        self.api.post_server_action(servers[0].uuid, base.LIVE_MIGRATION)
         self.notified('instance.live_migration_post_dest.end',
                       servers[0].uuid)
         self.assertEqual([], self.controller.calls)
@@ -142,10 +142,10 @@ class MoveTest(base.ScriptedTest):
     def test_cold_and_live_migration_and_delete(self):
         self.plan = {0: ['h3', 'h1']}
         (server,) = self.create()
-        self.nova.cold_migrate(server.uuid)
+        self.api.post_server_action(server.uuid, {'migrate': None})
         moved = self.wait_status(server.uuid, 'VERIFY_RESIZE')
         self.assertEqual('h1', moved.host)
-        self.nova.confirm(server.uuid)
+        self.api.post_server_action(server.uuid, {'confirmResize': None})
         self.notified('instance.resize_confirm.end', server.uuid)
         # The host it leaves is no candidate.
         self.assertEqual([3, 2], [len(body['hosts']) for _uuid, body
@@ -155,7 +155,7 @@ class MoveTest(base.ScriptedTest):
 
     def check_live_migration_and_delete(self, server):
         self.wait_status(server.uuid, 'ACTIVE')
-        self.nova.live_migrate(server.uuid)
+        self.api.post_server_action(server.uuid, base.LIVE_MIGRATION)
         moved = self.notified('instance.live_migration_post_dest.end',
                               server.uuid)
         self.assertEqual('h3', moved['host'])
@@ -165,7 +165,8 @@ class MoveTest(base.ScriptedTest):
         self.wait_status(server.uuid, 'ACTIVE')
         # To a host that the operator names.
         self.controller.notifications.clear()
-        self.nova.live_migrate(server.uuid, 'h5')
+        self.api.post_server_action(server.uuid, {'os-migrateLive': {
+            'host': 'h5', 'block_migration': 'auto'}})
         self.assertEqual('h5', self.notified(
             'instance.live_migration_post_dest.end', server.uuid)['host'])
         self.wait_status(server.uuid, 'ACTIVE')

@@ -80,7 +80,7 @@ def test_a_group_is_one_request_and_in_the_order_of_rows(client, nova):
     assert (method, url, timeout) == ('POST', 'http://nova/v2.1/servers', 7.0)
     assert given['json'] == {
         'server': {'name': 'g', 'imageRef': nova_client.IMAGE,
-                   'flavorRef': 'slot1', 'networks': 'none', 'metadata': {},
+                   'flavorRef': 'slot1', 'networks': 'none',
                    'min_count': 3, 'max_count': 3,
                    'return_reservation_id': True},
         'os:scheduler_hints': {'virtco:tm': 'x'}}
@@ -92,18 +92,11 @@ def test_a_group_is_one_request_and_in_the_order_of_rows(client, nova):
         nova_client.Server('g-2-id', 'g-2', 'ACTIVE', 1, None)]
 
 
-def test_a_group_may_say_with_whom(client, nova):
+def test_a_group_may_have_further_fields(client, nova):
     nova.answers = [(202, {'reservation_id': 'r'}), _listed()]
-    hints = {'a': 'b'}
-    client.create_group('g', 1, hints, flavor='slot2', metadata={'m': 'n'},
-                        server_group='s')
-    body = nova.asked[0][3]['json']
-    assert body['os:scheduler_hints'] == {'a': 'b', 'group': 's'}
-    assert hints == {'a': 'b'}
-    assert 'availability_zone' not in body['server']
-    assert {name: body['server'][name] for name in (
-        'flavorRef', 'metadata')} == {
-            'flavorRef': 'slot2', 'metadata': {'m': 'n'}}
+    client.create_group('g', 1, {}, flavor='slot2', metadata={'m': 'n'})
+    server = nova.asked[0][3]['json']['server']
+    assert (server['flavorRef'], server['metadata']) == ('slot2', {'m': 'n'})
 
 
 def test_servers_are_waited_for_until_all_are_active(client, nova):
@@ -195,21 +188,3 @@ def test_what_nova_refuses_is_told(client, nova):
     nova.answers = [(requests.ConnectionError('refused'), None)]
     with pytest.raises(nova_client.NovaError, match='list: refused'):
         client.list_servers()
-
-
-def test_actions_name_what_they_do(client, nova):
-    nova.answers = [(200, {'server_group': {'id': 5}})] + 4 * [(202, None)]
-    assert client.create_server_group('n', 'affinity') == '5'
-    client.live_migrate('u', 'h1')
-    client.live_migrate('u')
-    client.cold_migrate('u')
-    client.confirm('u')
-    assert nova.asked[0][1:] == (
-        'http://nova/v2.1/os-server-groups', 7.0, {
-            'json': {'server_group': {'name': 'n', 'policy': 'affinity'}}})
-    assert [given['json'] for *_, given in nova.asked[1:]] == [
-        {'os-migrateLive': {'host': 'h1', 'block_migration': 'auto'}},
-        {'os-migrateLive': {'host': None, 'block_migration': 'auto'}},
-        {'migrate': None}, {'confirmResize': None}]
-    assert {one[:2] for one in nova.asked[1:]} == {
-        ('POST', 'http://nova/v2.1/servers/u/action')}
