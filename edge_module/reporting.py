@@ -305,6 +305,8 @@ class Reporter:
             # The controller is to hear of it, with the counters as they were.
             self._failed(error)
         egress_bps = self.enforcer.link_bps
+        # Before the ports, whose notes explain it.
+        about = self._about()
         return reports.Report(
             boot_id=self.boot_id, boot_ms=time.clock_gettime_ns(
                 time.CLOCK_BOOTTIME) // 1_000_000,
@@ -315,7 +317,7 @@ class Reporter:
             ports=tuple(reports.Port(port.vm, port.dev, port.mac, port.ips,
                                      port.notes, *port.caps_bps)
                         for port in self.enforcer.noted_ports()),
-            **self.readings.counted(), **self._about())
+            **self.readings.counted(), **about)
 
     def save(self) -> None:
         self._files.save('totals', {
