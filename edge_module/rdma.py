@@ -2,6 +2,9 @@
 
 """Bytes of RDMA, which a network card sends and receives past the kernel."""
 
+from collections.abc import Iterator
+import contextlib
+import os
 import pathlib
 
 _NET = pathlib.Path('/sys/class/net')
@@ -20,13 +23,22 @@ def read_bytes(dev: str, is_sent: bool) -> int:
     """
     words, names = _SENT if is_sent else _RECEIVED
     total = 0
-    for member in (_NET / dev, *_NET.glob(f'{dev}/lower_*')):
-        place = 1 + (_number(member / 'dev_port') or 0)
-        for port in member.glob(f'device/infiniband/*/ports/{place}'):
+    for member in (_NET / dev, *_within(_NET / dev, 'lower_')):
+        for card in _within(member / 'device' / 'infiniband'):
+            place = 1 + (_number(member / 'dev_port') or 0)
+            port = card / 'ports' / str(place)
             standard = _number(port / 'counters' / words)
             total += (_WORD_BYTES * standard if standard is not None else sum(
                 _number(port / 'hw_counters' / name) or 0 for name in names))
     return total
+
+
+def _within(path: pathlib.Path, prefix: str = '') -> Iterator[pathlib.Path]:
+    """Yield the entries of a directory; none without it."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(path):
+            if name.startswith(prefix):
+                yield path / name
 
 
 def _number(path: pathlib.Path) -> int | None:

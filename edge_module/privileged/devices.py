@@ -2,6 +2,7 @@
 
 """Kinds of network devices, read from the kernel by netlink."""
 
+from collections.abc import Mapping
 import functools
 import os
 import re
@@ -123,21 +124,20 @@ def links() -> dict[str, Link]:
 def _link(answer: bytes) -> tuple[str, Link]:
     """Decode the kernel's answer about a device, with its name.
 
-    All devices are looked at when one of them changes. The others' answers
-    are as before, and to decode them takes longer than to ask.
+    All devices are looked at when one of them changes. Others without traffic
+    answer as before, and to decode that takes longer than to ask.
     """
-    found = dict(wire.attrs(answer, wire.IFINFOMSG.size))
+    found = _attributes(answer)
     address = found.get(_IFLA_ADDRESS, b'')
     return os.fsdecode(found.get(_IFLA_IFNAME, b'').rstrip(b'\0')), Link(
-        wire.IFINFOMSG.unpack_from(answer)[2], read(answer),
+        wire.IFINFOMSG.unpack_from(answer)[2], read(found),
         address.hex(':') if len(address) == _ETHERNET_BYTES and any(address)
         else '')
 
 
-def look(dev: str) -> Device | None:
-    """Read a device from the kernel; None when it does not exist."""
-    answer = _ask(dev)
-    return None if answer is None else read(answer)
+def look(dev: str) -> Device:
+    """Read a device from the kernel; that of :data:`NONE` without one."""
+    return read(_ask(dev))
 
 
 def sent_frames(dev: str) -> int:
@@ -145,22 +145,26 @@ def sent_frames(dev: str) -> int:
 
     A card counts the frames that it makes of super-packets.
     """
-    found = dict(wire.attrs(_ask(dev) or b'', wire.IFINFOMSG.size))
     sent: int = _SENT_FRAMES.unpack_from(
-        found.get(_IFLA_STATS64, bytes(_SENT_FRAMES.size)))[0]
+        _ask(dev).get(_IFLA_STATS64, bytes(_SENT_FRAMES.size)))[0]
     return sent
 
 
-def _ask(dev: str) -> bytes | None:
+def _ask(dev: str) -> dict[int, bytes]:
+    """Read the attributes of a device; none when it does not exist."""
     try:
-        return kernel.ask(wire.link(wire.RTM_GETLINK, ifindex(dev)))
+        return _attributes(kernel.ask(
+            wire.link(wire.RTM_GETLINK, ifindex(dev))))
     except OSError:
-        return None
+        return {}
 
 
-def read(answer: bytes) -> Device:
-    """Decode the kernel's answer about a network device."""
-    found = dict(wire.attrs(answer, wire.IFINFOMSG.size))
+def _attributes(answer: bytes) -> dict[int, bytes]:
+    return dict(wire.attrs(answer, wire.IFINFOMSG.size))
+
+
+def read(found: Mapping[int, bytes]) -> Device:
+    """Decode a network device from the attributes of the kernel's answer."""
     info = dict(wire.attrs(found.get(_IFLA_LINKINFO, b''), 0))
     kind, master_kind, port_name = (
         value.rstrip(b'\0').decode() for value in (
@@ -169,15 +173,3 @@ def read(answer: bytes) -> Device:
     data = dict(wire.attrs(info.get(_INFO_DATA, b''), 0))
     return Device(kind, port_name, _IFLA_MASTER in found, master_kind,
                   kind == 'tun' and data.get(_IFLA_TUN_TYPE) == _IFF_TAP)
-
-
-def may_be_port(dev: str) -> bool:
-    """Return whether a device exists and can be a VM's port."""
-    found = look(dev)
-    return found is not None and found.is_port
-
-
-def is_tunnel(dev: str) -> bool:
-    """Return whether a device exists and is a tunnel of a switch."""
-    found = look(dev)
-    return found is not None and found.is_tunnel

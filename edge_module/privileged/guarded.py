@@ -33,6 +33,9 @@ from virtco import exception
 
 _SECTION = 'edge_privileged'
 _PR_SET_NO_NEW_PRIVS = 38
+# Kind of a process's clock, as in linux/posix-timers.h.
+_CPUCLOCK_SCHED = 2
+_helper_pid = 0
 _GONE = 'the helper is gone'
 
 context = priv_context.PrivContext(
@@ -57,16 +60,11 @@ def _nft_change(change: _Nft) -> str | None:
     return kernel.nft_change(*change)
 
 
-def _cpu_s(nothing: None) -> float:
-    return time.process_time()
-
-
 _CALLS: dict[str, tuple[msgspec.msgpack.Decoder[Any], Callable[[Any], Any]]]
 _CALLS = {name: (msgspec.msgpack.Decoder(asked), make)
           for name, asked, make in (('tc_change', _Tc, _tc_change),
                                     ('nft_change', _Nft, _nft_change),
-                                    ('nft_read', _Listings, kernel.nft_read),
-                                    ('cpu_s', None, _cpu_s))}
+                                    ('nft_read', _Listings, kernel.nft_read))}
 
 
 @context.entrypoint
@@ -98,7 +96,7 @@ def seal() -> int:
     return os.getpid()
 
 
-def _ask(name: str, argument: Any = None) -> Any:
+def _ask(name: str, argument: Any) -> Any:
     """Have the helper make a call; return its result.
 
     :raises virtco.exception.KernelRefused: also without a helper.
@@ -112,9 +110,8 @@ def _ask(name: str, argument: Any = None) -> Any:
                                       why=str(error)) from error
 
 
-tc_change, nft_read, cpu_s = (
-    functools.partial(_ask, name)
-    for name in ('tc_change', 'nft_read', 'cpu_s'))
+tc_change, nft_read = (
+    functools.partial(_ask, name) for name in ('tc_change', 'nft_read'))
 # Reading needs no privilege.
 tc_dump = kernel.tc_dump
 
@@ -124,6 +121,11 @@ def nft_change(hook: operations.HookName,
     """Have the helper change the table; as the call in process."""
     errors: str | None = _ask('nft_change', (hook, changes))
     return errors
+
+
+def cpu_s() -> float:
+    """Return CPU seconds of the helper; anybody may read this clock."""
+    return time.clock_gettime(~_helper_pid << 3 | _CPUCLOCK_SCHED)
 
 
 class _NoImport(importlib.abc.MetaPathFinder):
@@ -170,7 +172,9 @@ def start_and_drop(user: str, helper_user: str) -> None:
     # The library would start another one by sudo.
     cfg.CONF.set_override('helper_command', 'false', _SECTION)
     context.start(priv_context.Method.FORK)
-    threading.Thread(target=_tell_of_end, args=(seal(),), name='helper',
+    global _helper_pid
+    _helper_pid = seal()
+    threading.Thread(target=_tell_of_end, args=(_helper_pid,), name='helper',
                      daemon=True).start()
     os.initgroups(user, entry.pw_gid)
     os.setgid(entry.pw_gid)

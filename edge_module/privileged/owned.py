@@ -104,10 +104,10 @@ class Owned:
                 continue
             is_uplink = change.dev in (self.uplink_dev, *self.further)
             if devices.ifindex(change.dev) != change.ifindex or not (
-                    is_uplink or devices.is_tunnel(change.dev)
+                    is_uplink or devices.look(change.dev).is_tunnel
                     if isinstance(change, operations.AttachUplink)
                     else change.dev == self.uplink_dev if hook == 'egress'
-                    else not is_uplink and devices.may_be_port(change.dev)):
+                    else not is_uplink and devices.look(change.dev).is_port):
                 raise operations.Refused(
                     f'{type(change).__name__}: device {change.dev!r} with '
                     f'ifindex {change.ifindex} may not be hooked at {hook}')
@@ -126,8 +126,8 @@ def _check_rate(name: vf_rates.Name) -> None:
         function, (_, before) = (devlink.read_function(port),
                                  devlink.read_rate(rate))
         if not before.is_others and (before.group or (
-                function is not None and devices.may_be_port(
-                    socket.if_indextoname(function[0])))):
+                function is not None and devices.look(
+                    socket.if_indextoname(function[0])).is_port)):
             return
     raise operations.Refused(f'SetRate: {name} is no port of a VM, or has a '
                              'rate of another program')
@@ -176,9 +176,8 @@ def _qdisc(ifindex: int, parent: int) -> wire.Qdisc | None:
 
 def _ifb() -> int:
     """Return the ifindex of our IFB device; 0 if absent or no IFB."""
-    found = devices.look(redirect.IFB_DEV)
     return (devices.ifindex(redirect.IFB_DEV)
-            if found is not None and found.kind == 'ifb' else 0)
+            if devices.look(redirect.IFB_DEV).kind == 'ifb' else 0)
 
 
 @functools.cache

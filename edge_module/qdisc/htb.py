@@ -263,7 +263,7 @@ def _with_drops(stats: dict[int, wire.ClassStats], qdiscs: Iterable[bytes]
     """Fill in the drops of the leaves."""
     for minor, drops in filter(None, map(wire.read_leaf_drops, qdiscs)):
         if drops and minor in stats:
-            stats[minor] = dataclasses.replace(stats[minor], drops=drops)
+            stats[minor] = stats[minor]._replace(drops=drops)
     return stats
 
 

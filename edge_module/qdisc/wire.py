@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import dataclasses
 import socket
 import struct
+from typing import NamedTuple
 
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
@@ -51,6 +52,7 @@ _HTB_OPT = struct.Struct('=12s12sIIIII')
 _HTB_GLOB = struct.Struct('=IIIII')
 _U32 = struct.Struct('=I')
 _U64 = struct.Struct('=Q')
+_BASIC = struct.Struct('=QI')
 _QUEUE = struct.Struct('=IIIII')
 _TBF_OPT = struct.Struct('=12s12sIII')
 
@@ -96,8 +98,7 @@ class Qdisc:
                 and self.handle == ROOT_HANDLE and self.r2q == R2Q_MARK)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ClassStats:
+class ClassStats(NamedTuple):
     """Counters of one class since it was created; bytes on the wire."""
 
     sent_bytes: int = 0
@@ -123,11 +124,12 @@ def attr(kind: int, payload: bytes) -> bytes:
 
 def attrs(data: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
     """Yield kind and value of each netlink attribute from an offset on."""
-    while offset + _ATTR.size <= len(data):
-        length, kind = _ATTR.unpack_from(data, offset)
-        if length < _ATTR.size:
+    unpack, header, end = _ATTR.unpack_from, _ATTR.size, len(data)
+    while offset + header <= end:
+        length, kind = unpack(data, offset)
+        if length < header:
             return
-        yield kind & 0x3fff, data[offset + _ATTR.size:offset + length]
+        yield kind & 0x3fff, data[offset + header:offset + length]
         offset += (length + 3) & ~3
 
 
@@ -287,7 +289,7 @@ def read_class(body: bytes, major: int = ROOT_MAJOR
         shown_rate(rate_spec, options.get(HTB_RATE64)),
         shown_rate(ceil_spec, options.get(HTB_CEIL64)), prio, quantum,
         None, overhead_bytes=overhead, frame_min_bytes=least), info, (
-            _read_stats(attributes.get(_STATS2, b'')))
+            _stats_of(body) or NO_STATS)
 
 
 def read_stats(body: bytes, major: int = ROOT_MAJOR
@@ -320,18 +322,33 @@ def shown_rate(spec: bytes, wide: bytes | None) -> int:
 
 
 def _stats_of(body: bytes) -> ClassStats | None:
-    return next((_read_stats(payload) for kind, payload
-                 in attrs(body, TCMSG.size) if kind == _STATS2), None)
+    """Parse the counters of a qdisc or class; None without any.
 
-
-def _read_stats(data: bytes) -> ClassStats:
-    stats = dict(attrs(data, 0))
-    sent_bytes = sent_packets = backlog = drops = 0
-    if _STATS_BASIC in stats:
-        sent_bytes, sent_packets = struct.unpack_from(
-            '=QI', stats[_STATS_BASIC])
-    if _STATS_PKT64 in stats:
-        sent_packets, = _U64.unpack_from(stats[_STATS_PKT64])
-    if _STATS_QUEUE in stats:
-        _, backlog, drops, _, _ = _QUEUE.unpack_from(stats[_STATS_QUEUE])
+    All classes are read several times a second, so nothing is copied.
+    """
+    start, end = _find(body, _STATS2, TCMSG.size, len(body))
+    if not start:
+        return None
+    basic, wide, queue = (_find(body, kind, start, end)[0] for kind in (
+        _STATS_BASIC, _STATS_PKT64, _STATS_QUEUE))
+    sent_bytes, sent_packets = (_BASIC.unpack_from(body, basic) if basic
+                                else (0, 0))
+    if wide:
+        sent_packets, = _U64.unpack_from(body, wide)
+    _, backlog, drops, _, _ = (_QUEUE.unpack_from(body, queue) if queue
+                               else (0, 0, 0, 0, 0))
     return ClassStats(sent_bytes, sent_packets, backlog, drops)
+
+
+def _find(data: bytes, wanted: int, offset: int, end: int) -> tuple[int, int]:
+    """Return where the value of an attribute starts and ends; zeros without.
+    """
+    unpack, header = _ATTR.unpack_from, _ATTR.size
+    while offset + header <= end:
+        length, kind = unpack(data, offset)
+        if length < header:
+            break
+        if kind & 0x3fff == wanted:
+            return offset + header, offset + length
+        offset += (length + 3) & ~3
+    return 0, 0

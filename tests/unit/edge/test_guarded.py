@@ -3,9 +3,11 @@
 """The agent's side of the helper: questions, its start, and its end."""
 
 import concurrent.futures
+import os
 import pwd
 import subprocess
 import threading
+import time
 import types
 
 from oslo_config import cfg
@@ -26,9 +28,18 @@ def channel(monkeypatch):
 
 
 def test_a_question_reaches_the_helper(channel, monkeypatch):
+    asked = []
     monkeypatch.setattr(guarded, 'call', guarded.perform)
-    monkeypatch.setattr(guarded.time, 'process_time', lambda: 2.5)
-    assert guarded.alive() and guarded.cpu_s() == 2.5
+    monkeypatch.setattr(guarded.kernel, 'tc_change',
+                        lambda changes: asked.append(changes) or [5])
+    assert guarded.alive() and guarded.tc_change([]) == [5]
+    assert asked == [[]]
+
+
+def test_the_helpers_time_is_that_of_its_process(monkeypatch):
+    monkeypatch.setattr(guarded, '_helper_pid', os.getpid())
+    before_s = time.process_time()
+    assert before_s <= guarded.cpu_s() <= time.process_time()
 
 
 @pytest.mark.parametrize('channel', [
@@ -93,6 +104,7 @@ def test_privileges_are_dropped_once_the_helper_stands(monkeypatch):
         types.SimpleNamespace(prctl=note('prctl'))))
     monkeypatch.setattr(guarded.context, 'start', start)
     monkeypatch.setattr(guarded, 'seal', lambda: 4711)
+    monkeypatch.setattr(guarded, '_helper_pid', 0)
     monkeypatch.setattr(guarded, '_tell_of_end', tell_of_end)
     monkeypatch.setattr(guarded.os, 'initgroups', initgroups)
     for name in 'setgid', 'setuid':
@@ -103,6 +115,7 @@ def test_privileges_are_dropped_once_the_helper_stands(monkeypatch):
     finally:
         for name in 'user', 'group', 'helper_command':
             cfg.CONF.clear_override(name, guarded._SECTION)
+    assert guarded._helper_pid == 4711
     # PR_SET_NO_NEW_PRIVS of prctl(2); its other arguments must be zero.
     assert steps == [
         ('prctl', 38, 1, 0, 0, 0),

@@ -230,8 +230,8 @@ def test_rates_of_others_and_of_the_host_are_not_changed(
 
     monkeypatch.setattr(owned.kernel, 'ask', ask)
     monkeypatch.setattr(owned.socket, 'if_indextoname', {7: 'eth7'}.get)
-    monkeypatch.setattr(devices, 'may_be_port',
-                        lambda dev: dev == 'eth7' and is_port)
+    monkeypatch.setattr(devices, 'look', lambda dev: _device(
+        dev == 'eth7' and is_port))
     changes = [operations.SetRate(vf_rates.Step('set', VF, 1, 2)),
                operations.AddRoot(UPLINK)]
     if passes:
@@ -279,7 +279,7 @@ def test_every_step_passes_the_decoder(step):
 
 
 @pytest.mark.parametrize('device, index', [
-    (devices.Device('ifb', '', False), 3), (None, 0),
+    (devices.Device('ifb', '', False), 3), (devices.NONE.device, 0),
     (devices.Device('veth', '', False), 0)])
 def test_a_device_of_our_name_is_ours_as_an_ifb_only(monkeypatch, device,
                                                      index):
@@ -331,12 +331,16 @@ entries = st.dictionaries(
     st.integers(0x10, 0x6fff), max_size=5)
 
 
+def _device(is_port):
+    return devices.NONE.device._replace(is_tap=is_port)
+
+
 @pytest.fixture(scope='module')
 def ports():
     """Devices named ``tap…`` are ports, with the ifindex at their end."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(devices, 'may_be_port',
-                      lambda dev: dev.startswith('tap'))
+        patch.setattr(devices, 'look',
+                      lambda dev: _device(dev.startswith('tap')))
         patch.setattr(devices, 'ifindex',
                       lambda dev: UPLINK if dev == 'lo' else int(dev[-1]))
         yield
