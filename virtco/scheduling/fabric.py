@@ -72,6 +72,19 @@ class Fabric(NamedTuple):
     def n_hosts(self) -> int:
         return (len(self.cap) - len(self.uplinks.cap_bps) - self.n_caps) // 2
 
+    def busy_s(self, coflow: int) -> np.ndarray:
+        """Return the time for which a coflow's remaining bits keep each port
+        busy, shape (P,).
+        """
+        entries = slice(self.entry_ptr[coflow], self.entry_ptr[coflow + 1])
+        ports, bits = self.port[entries], self.load[entries]
+        found = np.zeros(len(self.cap))
+        with np.errstate(divide='ignore'):
+            found[ports] = np.divide(
+                bits * self.scale[coflow], self.cap[ports],
+                out=np.zeros(len(bits)), where=bits > 0)
+        return found
+
 
 class Demand(NamedTuple):
     """Flows of one coflow by host index; equal shapes (f,).

@@ -86,17 +86,12 @@ def unfinished(fabric: fabric_model.Fabric, numbers: Iterable[int],
     """
     found = []
     for c in sorted(numbers, key=lambda c: (arrival_s[c], c)):
-        first, split, last = (fabric.entry_ptr[c], fabric.split[c],
-                              fabric.entry_ptr[c + 1])
-        bits = fabric.load[first:last] * fabric.scale[c]
-        ports = fabric.port[first:last]
-        busy_s = np.zeros(len(fabric.cap))
-        with np.errstate(divide='ignore'):
-            busy_s[ports] = np.divide(bits, fabric.cap[ports],
-                                      out=np.zeros(len(bits)), where=bits > 0)
+        first, split = fabric.entry_ptr[c], fabric.split[c]
+        left_bits = fabric.load[first:split].sum() * fabric.scale[c]
+        busy_s = fabric.busy_s(c)
         found.append(Unfinished(
             c, float(arrival_s[c]), float(weight[c]), float(sent_bytes[c]),
-            float(bits[:split - first].sum()) / units.BITS_PER_BYTE,
+            float(left_bits) / units.BITS_PER_BYTE,
             int(fabric.alive[first:split].sum()),
             float(busy_s.max(initial=0.0)), busy_s))
     return found

@@ -21,7 +21,6 @@ import numpy as np
 
 from virtco import exception
 from virtco import units
-from virtco.model import coflow as coflow_model
 from virtco_lab.emulation import cases
 from virtco_lab.emulation import extent
 from virtco_lab.emulation import measure
@@ -125,18 +124,11 @@ def solve(scale: cases.Scale, seed: int) -> Seed:
                    for host in free}
     rates_bps = np.array(list(goodput_bps.values()))
     problem = joint_optimum.Problem(
-        [_dense(group.coflows[0]) for group in its_groups], rates_bps,
-        rates_bps, np.array([round(host.free[0]) for host in free]))
+        [joint_optimum.bytes_between(group.coflows[0])
+         for group in its_groups], rates_bps, rates_bps,
+        np.array([round(host.free[0]) for host in free]))
     return Seed(its_groups, goodput_bps, problem,
                  joint_optimum.solve(problem))
-
-
-def _dense(coflow: coflow_model.Coflow) -> np.ndarray:
-    """Return the bytes from VM to VM, shape (V, V)."""
-    found = np.zeros((coflow.n_vms, coflow.n_vms))
-    for src, dst, size_bytes in coflow.matrix.rows():
-        found[src, dst] = size_bytes
-    return found
 
 
 def _parts(run: measure.Run, of: Seed) -> tuple[float, float, float]:

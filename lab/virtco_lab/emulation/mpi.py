@@ -265,7 +265,7 @@ def _seed(mesh: mesh_module.Mesh, seed: int, options: extent.Options,
     return misplaced
 
 
-def _ratios(found: samples.Samples, operation: str, name: str) -> list[float]:
+def _ratios(found: samples.Samples, operation: str, name: str) -> np.ndarray:
     return found.ratios(key(operation, name), 's',
                         key(operation, PLANS[operation][0]), 's')
 

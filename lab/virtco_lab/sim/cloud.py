@@ -73,7 +73,6 @@ class Result:
     hosts: dict[str, tuple[str, ...]]
     plans: tuple[snapshot.Plan, ...]
     planned_s: tuple[float, ...]
-    events: int
 
     @property
     def mean_cct_s(self) -> float:
@@ -271,7 +270,7 @@ class _Cloud:
                     entries[group.name].plan.coflow_cct_s)),
             {name: entry.plan.hosts for name, entry in entries.items()},
             tuple(entry.plan for entry in self.running),
-            tuple(self.planned_s), self.sim.events)
+            tuple(self.planned_s))
 
 
 def active_of(name: str, pairs: Iterable[tuple[str, str, float]]

@@ -90,14 +90,8 @@ def with_deadlines(cap_bps: np.ndarray, demands: Sequence[fabric_model.Demand],
 
 def port_s(sim: simulation.Simulation, coflows: Sequence[int]) -> np.ndarray:
     """Return the port seconds that coflows have left, (n, n_ports)."""
-    fabric = sim.fabric
-    found = np.zeros((len(coflows), len(fabric.cap)))
-    for i, c in enumerate(coflows):
-        entries = slice(fabric.entry_ptr[c], fabric.entry_ptr[c + 1])
-        ports = fabric.port[entries]
-        found[i, ports] = (np.maximum(0.0, fabric.load[entries])
-                           * fabric.scale[c] / fabric.cap[ports])
-    return found
+    return np.array([sim.fabric.busy_s(c) for c in coflows]).reshape(
+        -1, len(sim.fabric.cap))
 
 
 class _Promises:

@@ -28,9 +28,12 @@ import numpy as np
 import scipy
 
 from virtco import units
+from virtco.model import coflow as coflow_model
 
 #: Relative distance of optimum and bound at which the search ends.
 TOLERANCE = 0.001
+#: Slots that a host may have too few, by rounding.
+_ROUNDING = 1e-9
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,7 +71,7 @@ class Optimum:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Choices:
+class Choices:
     """Assignments of one coflow's VMs to hosts.
 
     :ivar hosts: host of each VM, shape (A, V).
@@ -92,7 +95,7 @@ def solve(problem: Problem, tolerance: float = TOLERANCE,
     """
     search = _Search(problem, tolerance, most_nodes)
     search.visit(_Node((), (), np.zeros(2 * len(problem.slots)),
-                       problem.slots.astype(np.int64), 0.0))
+                       problem.slots, 0.0))
     n_coflows = len(problem.bytes_between)
     best = dict(zip(search.best.order, search.best.rows, strict=True))
     return Optimum(
@@ -120,7 +123,7 @@ class _Node:
     left: np.ndarray
     sum_s: float
 
-    def child(self, coflow: int, row: int, choices: _Choices) -> '_Node':
+    def child(self, coflow: int, row: int, choices: Choices) -> '_Node':
         busy_s = self.busy_s + choices.busy_s[row]
         return _Node((*self.order, coflow), (*self.rows, row), busy_s,
                      self.left - choices.taken[row],
@@ -132,7 +135,7 @@ class _Search:
 
     def __init__(self, problem: Problem, tolerance: float, most_nodes: int):
         self.problem = problem
-        self.choices = [_choices(problem, one)
+        self.choices = [choices(problem, one)
                         for one in problem.bytes_between]
         self.best_s = self.open_s = np.inf
         self.best: _Node
@@ -169,7 +172,7 @@ class _Search:
         rows, ends_s = {}, {}
         for coflow in rest:
             its = self.choices[coflow]
-            fits = np.flatnonzero((its.taken <= node.left).all(1))
+            fits = np.flatnonzero((its.taken <= node.left + _ROUNDING).all(1))
             if not len(fits):
                 return []
             rows[coflow] = fits
@@ -220,23 +223,35 @@ def best_mean_s(problem: Problem, hosts: Sequence[np.ndarray]) -> float:
                ) / len(hosts)
 
 
-def _choices(problem: Problem, bytes_between: np.ndarray) -> _Choices:
-    """List the assignments of a coflow's VMs that the slots have room for."""
+def bytes_between(coflow: coflow_model.Coflow) -> np.ndarray:
+    """Return the bytes from VM to VM of a coflow, shape (V, V)."""
+    found = np.zeros((coflow.n_vms, coflow.n_vms))
+    for src, dst, size_bytes in coflow.matrix.rows():
+        found[src, dst] = size_bytes
+    return found
+
+
+def choices(problem: Problem, bytes_between: np.ndarray,
+            vm_slots: np.ndarray | float = 1) -> Choices:
+    """List the assignments of a coflow's VMs that the slots have room for.
+
+    :param vm_slots: slots that each VM takes, shape (V,), or all alike.
+    """
     n_hosts, n_vms = len(problem.slots), len(bytes_between)
     hosts = np.array(list(itertools.product(range(n_hosts), repeat=n_vms)))
-    taken = (hosts[:, :, None] == np.arange(n_hosts)).sum(1)
-    fits = (taken <= problem.slots).all(1)
-    hosts, taken = hosts[fits], taken[fits]
-    bits = bytes_between * units.BITS_PER_BYTE
-    is_away = hosts[:, :, None] != hosts[:, None, :]
     at = (hosts[:, :, None] == np.arange(n_hosts)).astype(float)
-    sent_bits = np.einsum('auv,auh->ah', is_away * bits, at)
-    received_bits = np.einsum('auv,avh->ah', is_away * bits, at)
-    return _Choices(
+    taken = np.einsum('avh,v->ah', at, np.broadcast_to(vm_slots, n_vms))
+    fits = (taken <= problem.slots + _ROUNDING).all(1)
+    hosts, at, taken = hosts[fits], at[fits], taken[fits]
+    bits = (hosts[:, :, None] != hosts[:, None, :]) * (
+        bytes_between * units.BITS_PER_BYTE)
+    sent_bits = np.einsum('auv,auh->ah', bits, at)
+    received_bits = np.einsum('auv,avh->ah', bits, at)
+    return Choices(
         hosts, taken, np.concatenate((
             sent_bits / problem.egress_bps,
             received_bits / problem.ingress_bps), axis=1),
-        float(sent_bits.sum(1).min()))
+        float(sent_bits.sum(1).min(initial=np.inf)))
 
 
 def least_sum_s(problem: Problem, hosts: dict[int, np.ndarray]) -> float:
@@ -261,24 +276,19 @@ def least_sum_s(problem: Problem, hosts: dict[int, np.ndarray]) -> float:
     phase = np.concatenate([np.arange(one + 1) for one in place])
     column = n_coflows + np.arange(len(flow))
     n_columns = n_coflows + len(flow)
-    whole = scipy.sparse.csr_array(
-        (np.ones(len(flow)), (flow, column)), (len(flows), n_columns))
+    whole = np.zeros((len(flows), n_columns))
+    whole[flow, column] = 1
     cap_bps = np.concatenate((problem.egress_bps, problem.ingress_bps))
-    n_ports = len(cap_bps)
-    carried = scipy.sparse.csr_array(
-        (np.concatenate((np.ones(2 * len(flow)),
-                         -np.tile(cap_bps, n_coflows) / cap_bps.max())),
-         (np.concatenate((phase * n_ports + src[flow],
-                          phase * n_ports + dst[flow],
-                          np.arange(n_ports * n_coflows))),
-          np.concatenate((column, column,
-                          np.repeat(np.arange(n_coflows), n_ports))))),
-        (n_ports * n_coflows, n_columns))
+    carried = np.zeros((n_coflows, len(cap_bps), n_columns))
+    carried[phase, src[flow], column] = 1
+    carried[phase, dst[flow], column] = 1
+    ends = np.arange(n_coflows)
+    carried[ends, :, ends] = -cap_bps / cap_bps.max()
     # A time between two ends counts for all coflows that end after it.
-    cost = np.zeros(n_columns)
-    cost[:n_coflows] = np.arange(n_coflows, 0, -1)
+    cost = np.append(n_coflows - ends, np.zeros(len(flow)))
     scale_bits = size_bits.max()
     found = scipy.optimize.linprog(
-        cost, A_ub=carried, b_ub=np.zeros(n_ports * n_coflows), A_eq=whole,
+        cost, A_ub=carried.reshape(-1, n_columns),
+        b_ub=np.zeros(n_coflows * len(cap_bps)), A_eq=whole,
         b_eq=size_bits / scale_bits, method='highs')
     return float(found.fun * scale_bits / cap_bps.max())

@@ -45,10 +45,7 @@ def least_mean_cct_s(fabric: fabric_model.Fabric, release_s: np.ndarray,
     n_coflows = len(release_s)
     if n_coflows == 0:
         return 0.0
-    owner = np.repeat(np.arange(n_coflows), np.diff(fabric.entry_ptr))
-    busy_s = np.zeros((n_coflows, len(fabric.cap)))
-    np.add.at(busy_s, (owner, fabric.port),
-              fabric.load / fabric.cap[fabric.port])
+    busy_s = np.array([fabric.busy_s(c) for c in range(n_coflows)])
     alone_s = busy_s.max(axis=1)
     chosen = np.argsort(-alone_s, kind='stable')[:MOST_COFLOWS]
     chosen = chosen[np.argsort(release_s[chosen], kind='stable')]

@@ -103,13 +103,11 @@ class Cluster:
         """Convert the jobs to the scheduler's model; links are ports."""
         fabric = demand_model.fabric_of(
             self.cap_bps, [job.demand for job in jobs], self.above)
-        busy_s = (fabric.load / fabric.cap[fabric.port]).tolist()
-        port = fabric.port.tolist()
         return [jobs_model.PeriodicJob(
             job.name, job.compute_s,
-            dict(zip(port[first:last], busy_s[first:last])), job.workers)
-            for job, first, last in zip(jobs, fabric.entry_ptr.tolist(),
-                                        fabric.entry_ptr[1:].tolist())]
+            {port: busy_s for port, busy_s in enumerate(
+                fabric.busy_s(j).tolist()) if busy_s > 0}, job.workers)
+            for j, job in enumerate(jobs)]
 
     def run(self, jobs: Sequence[Job], scheme: str, horizon_s: float,
             warm_up_s: float = 0.0, ordinary: Sequence[Ordinary] = ()

@@ -13,16 +13,15 @@ Transfers share it as TCP does.
 from collections.abc import Callable
 from collections.abc import Sequence
 import functools
-import itertools
 import math
 
 import numpy as np
 
-from virtco import units
 from virtco.model import cluster
 from virtco.model import coflow as coflow_model
 from virtco_lab.sim import cloud
 from virtco_lab.sim import groups
+from virtco_lab.sim import joint_optimum
 from virtco_lab.sim import schemes
 from virtco_lab.sim.figures import outcome
 from virtco_lab.sim.figures import samples
@@ -210,23 +209,14 @@ def _n_applications(found: samples.Samples) -> str:
 def _optimum_s(hosts: Sequence[cluster.Host], group: groups.Group
                ) -> float | None:
     """Find the smallest t of VirtCO Eq. (3) over all placements that fit."""
-    n_hosts, n_vms = len(hosts), len(group.vm_demands)
-    every = np.array(list(itertools.product(range(n_hosts), repeat=n_vms)))
-    cores = np.array([demand[0] for demand in group.vm_demands])
-    fits = np.ones(len(every), bool)
-    time_s = np.zeros(len(every))
-    for h, host in enumerate(hosts):
-        here = every == h
-        fits &= here @ cores <= host.free[0] + 1e-9
-        for ends, rate_bps in ((('src', 'dst'), host.egress_bps),
-                               (('dst', 'src'), host.ingress_bps)):
-            bits = np.zeros(len(every))
-            for flow in group.coflows[0].flows:
-                inside, outside = (getattr(flow, end) for end in ends)
-                bits += (flow.size_bytes * units.BITS_PER_BYTE
-                         * (here[:, inside] & ~here[:, outside]))
-            time_s = np.maximum(time_s, bits / rate_bps)
-    return float(time_s[fits].min()) if fits.any() else None
+    coflow, = group.coflows
+    egress_bps, ingress_bps, cores = np.array([
+        (host.egress_bps, host.ingress_bps, *host.free) for host in hosts]).T
+    between = joint_optimum.bytes_between(coflow)
+    busy_s = joint_optimum.choices(
+        joint_optimum.Problem([between], egress_bps, ingress_bps, cores),
+        between, np.ravel(group.vm_demands)).busy_s
+    return float(busy_s.max(1).min()) if len(busy_s) else None
 
 
 FIGURES = (

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 Cell = str | float | None
+Numbers = Sequence[float] | np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ def cell(value: Cell) -> str:
     return f'{value:.0f}' if abs(value) >= 1000 else f'{value:.4g}'
 
 
-def spread(values: Sequence[float]) -> tuple[float, float]:
+def spread(values: Numbers) -> tuple[float, float]:
     """Return mean and sample standard deviation (0 for a single value)."""
     data = np.asarray(values, float)
     return (float(data.mean()),
@@ -131,13 +132,13 @@ def spread(values: Sequence[float]) -> tuple[float, float]:
 
 
 def averaged(label: str, x: Sequence[Cell],
-             values: Iterable[Sequence[float]]) -> Series:
+             values: Iterable[Numbers]) -> Series:
     """Return the series of means and deviations of each point's values."""
     mean, deviation = zip(*map(spread, values))
     return Series(label, tuple(x), mean, deviation)
 
 
-def shown(values: Sequence[float]) -> str:
+def shown(values: Numbers) -> str:
     """Format ``mean ± deviation``, the mean to three digits.
 
     A single value has no deviation.
@@ -151,7 +152,7 @@ def shown(values: Sequence[float]) -> str:
     return f'{mean:.{digits}f} ± {deviation:.{digits}f}'
 
 
-def half_interval(values: Sequence[float]) -> float:
+def half_interval(values: Numbers) -> float:
     """Return half of the mean's 95 % interval (Student), inf for one value."""
     return half_of(spread(values)[1], len(values))
 

@@ -32,49 +32,42 @@ ROOTS = 8
 MOST_ERROR = 5.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Setting:
-    """Disturbances of the readings.
+@dataclasses.dataclass(frozen=True)
+class Setting(clouds.Dynamics):
+    """Dynamics of a cloud, and disturbances of the readings.
 
     :ivar unseen: share of the readings that are missing.
     :ivar slow_hosts: share of the hosts that are slow in a snapshot, with
         all of their pairs.
     """
 
-    dynamics: clouds.Dynamics
+    disturbed: float = 0.0
     snapshots: int = rpca.SNAPSHOTS
     unseen: float = 0.0
     slow_hosts: float = 0.0
 
 
-def _cut(share: float, jitter: float = 0.03, slow: float = 0.0
-         ) -> clouds.Dynamics:
-    return clouds.Dynamics(disturbed=share, jitter=jitter, slow=slow)
-
-
 SETTINGS = {
-    'calm': Setting(_cut(0.0)),
-    '10 % cut': Setting(_cut(0.1)),
-    '20 % cut': Setting(_cut(0.2)),
-    '30 % cut': Setting(_cut(0.3)),
-    '40 % cut': Setting(_cut(0.4)),
-    '50 % cut': Setting(_cut(0.5)),
-    '20 % cut to 2-30 %': Setting(clouds.Dynamics(
-        disturbed=0.2, cut=(0.02, 0.3))),
-    '40 % cut to 2-30 %': Setting(clouds.Dynamics(
-        disturbed=0.4, cut=(0.02, 0.3))),
-    '10 % of the hosts slow': Setting(_cut(0.0), slow_hosts=0.1),
-    '25 % of the hosts slow': Setting(_cut(0.0), slow_hosts=0.25),
-    'band of 10 %': Setting(_cut(0.0, jitter=0.1)),
-    'band of 20 %': Setting(_cut(0.0, jitter=0.2)),
-    'band of 10 %, 20 % cut': Setting(_cut(0.2, jitter=0.1)),
-    '3 snapshots, 20 % cut': Setting(_cut(0.2), 3),
-    '5 snapshots, 20 % cut': Setting(_cut(0.2), 5),
-    '20 snapshots, 40 % cut': Setting(_cut(0.4), 20),
-    'half unseen, 20 % cut': Setting(_cut(0.2), unseen=0.5),
-    '30 % of the snapshots slow': Setting(_cut(0.1, slow=0.3)),
-    '50 % of the snapshots slow': Setting(_cut(0.1, slow=0.5)),
-    '50 % slow, half unseen': Setting(_cut(0.1, slow=0.5), unseen=0.5),
+    'calm': Setting(),
+    '10 % cut': Setting(disturbed=0.1),
+    '20 % cut': Setting(disturbed=0.2),
+    '30 % cut': Setting(disturbed=0.3),
+    '40 % cut': Setting(disturbed=0.4),
+    '50 % cut': Setting(disturbed=0.5),
+    '20 % cut to 2-30 %': Setting(disturbed=0.2, cut=(0.02, 0.3)),
+    '40 % cut to 2-30 %': Setting(disturbed=0.4, cut=(0.02, 0.3)),
+    '10 % of the hosts slow': Setting(slow_hosts=0.1),
+    '25 % of the hosts slow': Setting(slow_hosts=0.25),
+    'band of 10 %': Setting(jitter=0.1),
+    'band of 20 %': Setting(jitter=0.2),
+    'band of 10 %, 20 % cut': Setting(disturbed=0.2, jitter=0.1),
+    '3 snapshots, 20 % cut': Setting(disturbed=0.2, snapshots=3),
+    '5 snapshots, 20 % cut': Setting(disturbed=0.2, snapshots=5),
+    '20 snapshots, 40 % cut': Setting(disturbed=0.4, snapshots=20),
+    'half unseen, 20 % cut': Setting(disturbed=0.2, unseen=0.5),
+    '30 % of the snapshots slow': Setting(disturbed=0.1, slow=0.3),
+    '50 % of the snapshots slow': Setting(disturbed=0.1, slow=0.5),
+    '50 % slow, half unseen': Setting(disturbed=0.1, slow=0.5, unseen=0.5),
 }
 
 
@@ -115,7 +108,7 @@ def _sample(setting: str, seed: int
             ) -> tuple[dict[str, Matrix], clouds.Cloud, np.random.Generator]:
     rng = np.random.default_rng([seed, 50, 14])
     how = SETTINGS[setting]
-    cloud = clouds.Cloud(N_HOSTS, how.dynamics, rng)
+    cloud = clouds.Cloud(N_HOSTS, how, rng)
     return estimates_of(readings_of(how, cloud, rng)), cloud, rng
 
 

@@ -77,7 +77,7 @@ class Samples:
         return [value for row in self.values[setting][series]
                 for value in row]
 
-    def numbers(self, setting: str, values: 'Values') -> list[float]:
+    def numbers(self, setting: str, values: 'Values') -> outcome.Numbers:
         """List the numbers of a series, or those that a function returns."""
         return (self.of(setting, values) if isinstance(values, str)
                 else values(self, setting))
@@ -87,11 +87,11 @@ class Samples:
         return float(np.mean(self.of(setting, series)))
 
     def ratios(self, setting: str, series: str, other_setting: str,
-               other: str) -> list[float]:
+               other: str) -> np.ndarray:
         """Return the numbers of a series over those of another one."""
-        ratios: list[float] = (np.array(self.of(setting, series)) / np.array(
-            self.of(other_setting, other))).tolist()
-        return ratios
+        found: np.ndarray = np.array(self.of(setting, series)) / np.array(
+            self.of(other_setting, other))
+        return found
 
     def value(self, setting: str, cell: 'Cell') -> Any:
         """Return a cell of a setting's row."""
@@ -104,9 +104,8 @@ class Samples:
         """Take the next seed's numbers."""
         rows = self.values.setdefault(setting, {})
         for series, given in found.items():
-            values = ([given] if isinstance(given, int | float)
-                      else list(given))
-            rows.setdefault(series, []).append([float(v) for v in values])
+            rows.setdefault(series, []).append(
+                np.atleast_1d(np.array(given, float)).tolist())
         self.cpu_s[setting] = self.cpu_s.get(setting, 0.0) + cpu_s
 
     def saving(self, setting: str, theirs: str, ours: str = 'virtco'
@@ -120,7 +119,7 @@ class Samples:
 #: function of the samples and the setting.
 Cell = (str | Mapping[str, Any] | Callable[[Samples, str], outcome.Cell])
 #: Numbers of a setting: those of a series, or the result of a function.
-Values = str | Callable[[Samples, str], list[float]]
+Values = str | Callable[[Samples, str], outcome.Numbers]
 #: Headings, rows of cells, and panels of samples, with any of the settings.
 Shown = tuple[Sequence[str], Sequence[Sequence[Any]], Sequence[outcome.Panel]]
 Table = Callable[[Samples], Shown]
@@ -154,7 +153,7 @@ def shown(values: Values, factor: float = 1.0
           ) -> Callable[[Samples, str], str]:
     """Build the function that formats the mean and deviation of numbers."""
     return lambda found, setting: outcome.shown(
-        [factor * value for value in found.numbers(setting, values)])
+        factor * np.array(found.numbers(setting, values)))
 
 
 def ratio(series: str, other: str, of: str | None = None) -> Values:

@@ -208,18 +208,17 @@ def _fig15(found: samples.Samples) -> Told:
     return Told(f'{fair_s / fifo_s:.2f} times', exactly(fair_s / fifo_s))
 
 
-def _percent(values: Iterable[float], digits: int = 0) -> Told:
+def _percent(values: np.ndarray, digits: int = 0) -> Told:
     """Tell the mean of percents, and the deviation of several."""
-    known = list(values)
-    mean, deviation = outcome.spread(known)
-    return Told(f'{mean:.0f} %', [(mean, outcome.half_interval(known))],
-                f'± {deviation:.{digits}f}' if len(known) > 1 else '')
+    mean, deviation = outcome.spread(values)
+    return Told(f'{mean:.0f} %', [(mean, outcome.half_interval(values))],
+                f'± {deviation:.{digits}f}' if len(values) > 1 else '')
 
 
 def _cornet(found: samples.Samples) -> Told:
     least_s = broadcasts.bound_s(broadcasts.SIZES['1 GB'])
-    return _percent((100 * (time_s / least_s - 1)
-                     for time_s in found.of('100', '1 GB, cornet')), 1)
+    return _percent(100 * (np.array(
+        found.of('100', '1 GB, cornet')) / least_s - 1), 1)
 
 
 def _racks(found: samples.Samples) -> Told:
@@ -245,33 +244,30 @@ def _above_bound(found: samples.Samples) -> Told:
 
 
 def _rpca(found: samples.Samples) -> Told:
-    return _percent(100 * (1 - ratio) for ratio in found.ratios(
-        'broadcast', 'rpca', 'broadcast', 'baseline'))
+    return _percent(100 * (1 - found.ratios('broadcast', 'rpca', 'broadcast',
+                                            'baseline')))
 
 
 def _lies(found: samples.Samples) -> Told:
-    costs = [_percent(100 * (ratio - 1) for ratio in found.ratios(
-        name, 'his CCT', '1', 'his CCT')).numbers[0]
-        for name in found.settings if name != '1']
+    costs = [_percent(100 * (found.ratios(name, 'his CCT', '1', 'his CCT') - 1)
+                      ).numbers[0] for name in found.settings if name != '1']
     return Told(f'a lie costs {_ranged((cost for cost, _ in costs), 1)}',
                 costs)
 
 
 def _wrong(found: samples.Samples) -> Told:
     """Return the cost of wrong hints, to be judged beside plain TCP's."""
-    wrong, plain = (found.ratios(setting, series, 'exact', 'mean_s')
+    wrong, plain = (100 * (found.ratios(setting, series, 'exact', 'mean_s')
+                           - 1)
                     for setting, series in (('50 % wrong', 'mean_s'),
                                             ('exact', hints.PLAIN)))
-    told, its = (_percent(100 * (ratio - 1) for ratio in ratios)
-                 for ratios in (wrong, plain))
-    more = _percent(100 * (ours - theirs)
-                    for ours, theirs in zip(wrong, plain))
-    return Told(f'{told.text}; plain TCP costs {its.text}', more.numbers,
-                told.spread)
+    told = _percent(wrong)
+    return Told(f'{told.text}; plain TCP costs {_percent(plain).text}',
+                _percent(wrong - plain).numbers, told.spread)
 
 
 def _unknown(found: samples.Samples) -> Told:
-    exact, plain = (_percent(100 * ratio for ratio in found.ratios(
+    exact, plain = (_percent(100 * found.ratios(
         claims.UNKNOWN, 'mean_s', 'exact', basis))
         for basis in ('mean_s', hints.PLAIN))
     return Told(f'{exact.text} of exact hints, {plain.text} of plain TCP',

@@ -61,7 +61,7 @@ def test_an_error_is_cut_off_and_leaves_a_common_factor_out():
 def test_readings_have_their_dynamics(setting):
     rng = np.random.default_rng(7)
     how = rpca_dynamics.SETTINGS[setting]
-    cloud = clouds.Cloud(rpca_dynamics.N_HOSTS, how.dynamics, rng)
+    cloud = clouds.Cloud(rpca_dynamics.N_HOSTS, how, rng)
     found = rpca_dynamics.readings_of(how, cloud, rng)
     assert found.shape == (how.snapshots, 32 * 31)
     assert np.isfinite(found).any(axis=0).all()
