@@ -2,7 +2,10 @@
 
 """Refuses placement problems that make no sense."""
 
+from collections.abc import Sequence
 import math
+
+import numpy as np
 
 from virtco import exception
 from virtco.model import cluster
@@ -62,26 +65,29 @@ def _check_tree(tree: cluster.Tree) -> None:
 
 
 def _check_traffic(problem: snapshot.PlacementProblem) -> None:
+    n_vms = len(problem.vms)
     for coflow in problem.coflows:
-        known, limit = range(len(problem.vms)), len(problem.vms)
-        for src, dst, size_bytes in coflow.matrix.rows():
-            if not (src in known and dst in known):
-                raise exception.Invalid(
-                    field=f'{coflow.name}.flows',
-                    value=dst if src in known else src,
-                    limit=f'a VM index below {limit}')
-            if not 0 <= size_bytes < math.inf:
-                raise exception.Invalid(
-                    field=f'{coflow.name}.size_bytes', value=size_bytes,
-                    limit='a finite number, at least 0')
+        matrix = coflow.matrix
+        for ends in (matrix.src, matrix.dst):
+            _check_vms(f'{coflow.name}.flows', ends, n_vms)
+        sizes = np.asarray(matrix.size_bytes)
+        wrong = sizes[~((sizes >= 0) & (sizes < math.inf))]
+        if len(wrong):
+            raise exception.Invalid(
+                field=f'{coflow.name}.size_bytes', value=float(wrong[0]),
+                limit='a finite number, at least 0')
     for pair, rate_bps in (problem.pair_rate_bps or {}).items():
         _check_rate(f'pair_rate_bps{pair}', rate_bps)
     for group in problem.server_groups:
-        for vm in group.members:
-            if not 0 <= vm < len(problem.vms):
-                raise exception.Invalid(
-                    field='server_groups.members', value=vm,
-                    limit=f'a VM index below {len(problem.vms)}')
+        _check_vms('server_groups.members', group.members, n_vms)
+
+
+def _check_vms(field: str, members: Sequence[int], n_vms: int) -> None:
+    numbers = np.asarray(members)
+    wrong = numbers[(numbers < 0) | (numbers >= n_vms)]
+    if len(wrong):
+        raise exception.Invalid(field=field, value=int(wrong[0]),
+                                limit=f'a VM index below {n_vms}')
 
 
 def _check_vector(field: str, values: tuple[float, ...], length: int,
