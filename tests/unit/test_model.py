@@ -156,10 +156,9 @@ def test_pairs_and_what_coflows_are_unless_told():
         pairs.numbers({'a': 1})
     assert live.Schedule(0.0, ()).left.cap_bps.tolist() == []
     one = live.LiveCoflow('c', live.Flows(pairs, np.ones(3)))
-    assert (one.arrival_s, one.served_s, one.sent_bytes, one.claimed_bytes,
-            one.priority_class, one.weight, one.n_flows, one.compute_s,
-            one.workers, one.is_promised) == (
-        0, 0, 0, 0, 0, 1, 1, 0, 1, False)
+    assert (one.arrival_s, one.served_s, one.sent_bytes, one.priority_class,
+            one.weight, one.n_flows, one.compute_s, one.workers,
+            one.is_promised) == (0, 0, 0, 0, 1, 1, 0, 1, False)
 
 
 @pytest.mark.parametrize(('objective_s', 'bound_s', 'gap'), [

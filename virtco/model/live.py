@@ -116,7 +116,6 @@ class LiveCoflow(NamedTuple):
         all).
     :ivar served_s: time of its last progress; theta counts from here.
     :ivar sent_bytes: bytes counted at the edges.
-    :ivar claimed_bytes: bytes that the tenant hinted.
     :ivar priority_class: class set by an operator; lower is served first.
     :ivar weight: weight in weighted fair sharing.
     :ivar n_flows: number of VM-to-VM flows (per-flow fair sharing).
@@ -142,8 +141,6 @@ class LiveCoflow(NamedTuple):
     arrival_s: float = 0.0
     served_s: float = 0.0
     sent_bytes: float = 0.0
-    claimed_bytes: float = 0.0
-    project_id: str = ''
     priority_class: int = 0
     weight: float = 1.0
     n_flows: int = 1

@@ -109,8 +109,8 @@ def _live(tracked: inflight.Tracked, drawn: inflight.Drawn,
     return live.LiveCoflow(
         tracked.coflow_id, live.Flows(pairs, left_bytes),
         tracked.arrival_s or 0.0, tracked.moved_s or tracked.arrival_s or 0.0,
-        tracked.counting.all_bytes, tracked.claimed_bytes, tracked.project_id,
-        tracked.priority_class, tracked.weight, len(tracked.model.matrix),
+        tracked.counting.all_bytes, tracked.priority_class, tracked.weight,
+        len(tracked.model.matrix),
         whole=None if has_strangers or tracked.model.is_estimated
         else tracked.whole,
         served=_served(tracked) if tracked.model.is_estimated or in_debt

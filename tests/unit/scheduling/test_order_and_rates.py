@@ -96,7 +96,6 @@ def situations(draw):
             f'c{i}', flows, arrival_s=draw(st.floats(0, 10)),
             served_s=draw(st.floats(0, 10)),
             sent_bytes=draw(st.sampled_from([0.0, 10.0, 1e5])),
-            claimed_bytes=draw(st.sampled_from([0.0, 100.0])),
             priority_class=draw(st.integers(-1, 2)),
             weight=draw(st.sampled_from([0.5, 1.0, 4.0])),
             n_flows=draw(st.integers(1, 20))))

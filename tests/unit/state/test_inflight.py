@@ -127,11 +127,10 @@ def left(found, strangers=()):
 def test_the_scheduler_sees_what_is_left():
     found = tracked(priority_class=2, weight=3.0, arrival=5.0)
     seen = live(found)
-    assert (seen.coflow_id, seen.project_id, seen.priority_class,
-            seen.weight, seen.n_flows, seen.workers) == (
-                'c', 'p', 2, 3.0, 3, 3)
+    assert (seen.coflow_id, seen.priority_class, seen.weight, seen.n_flows,
+            seen.workers) == ('c', 2, 3.0, 3, 3)
     assert (seen.arrival_s, seen.served_s, seen.sent_bytes,
-            seen.claimed_bytes, seen.compute_s) == (5.0, 5.0, 0.0, 7e6, 0.0)
+            seen.compute_s) == (5.0, 5.0, 0.0, 0.0)
     assert left(found) == [4e6, 2e6, 1e6]
     assert seen.whole.remaining_bytes.tolist() == [4e6, 2e6, 1e6]
     assert live(found) is seen and seen.sending is seen.served is None
