@@ -134,17 +134,9 @@ def _coflow(rng: random.Random, name: str, n_vms: int) -> coflow.Coflow:
 
 def _running(rng: random.Random, name: str, names: list[str]
              ) -> snapshot.ActiveCoflow:
-    out: dict[str, float] = collections.defaultdict(float)
-    into: dict[str, float] = collections.defaultdict(float)
-    pairs = []
-    for src, dst in rng.sample(list(itertools.permutations(names, 2)),
-                               rng.randint(1, 2)):
-        size_bytes = 1e7 * rng.lognormvariate(0, 1)
-        out[src] += size_bytes
-        into[dst] += size_bytes
-        pairs.append((src, dst, size_bytes))
-    return snapshot.ActiveCoflow(name, tuple(out.items()),
-                                 tuple(into.items()), tuple(pairs))
+    return snapshot.ActiveCoflow.of(name, [
+        (*pair, 1e7 * rng.lognormvariate(0, 1)) for pair in rng.sample(
+            list(itertools.permutations(names, 2)), rng.randint(1, 2))])
 
 
 def _group(rng: random.Random, n_vms: int, names: list[str]

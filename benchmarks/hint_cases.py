@@ -34,7 +34,6 @@ from virtco_lab.emulation import cases
 from virtco_lab.emulation import misled
 from virtco_lab.emulation import scenario
 from virtco_lab.sim import claims
-from virtco_lab.sim import cloud
 from virtco_lab.sim import controlled
 from virtco_lab.sim import groups
 from virtco_lab.sim import optimum
@@ -248,7 +247,7 @@ def _place(coflows: Sequence[coflow_model.Coflow], n_hosts: int, seed: int
             active=tuple(active)), seed=seed, budget_s=_PLAN_S,
             clock=budget.Counter())
         found.append(plan.hosts)
-        active.append(cloud.active_of(coflow.name, (
+        active.append(planning.ActiveCoflow.of(coflow.name, (
             (plan.hosts[flow.src], plan.hosts[flow.dst], flow.size_bytes)
             for flow in coflow.flows)))
     return tuple(found)

@@ -79,14 +79,8 @@ def to_problem(instance: Instance) -> snapshot.PlacementProblem:
 
 
 def _running(one: dict[str, Any]) -> snapshot.ActiveCoflow:
-    out: dict[str, float] = {}
-    into: dict[str, float] = {}
-    for f in one['flows']:
-        out[f['src']] = out.get(f['src'], 0.0) + f['bytes']
-        into[f['dst']] = into.get(f['dst'], 0.0) + f['bytes']
-    return snapshot.ActiveCoflow(
-        one['id'], tuple(out.items()), tuple(into.items()), tuple(
-            (f['src'], f['dst'], float(f['bytes'])) for f in one['flows']))
+    return snapshot.ActiveCoflow.of(one['id'], (
+        (f['src'], f['dst'], float(f['bytes'])) for f in one['flows']))
 
 
 def vector(value: float | list[float]) -> tuple[float, ...]:

@@ -63,9 +63,9 @@ class _Building:
     def loads(self) -> list[snapshot.ActiveCoflow]:
         """List its coflows on its hosts."""
         hosts = self.plan.hosts
-        return [cloud.active_of(f'{self.group.name}/{coflow.name}', [
+        return [snapshot.ActiveCoflow.of(f'{self.group.name}/{coflow.name}', (
             (hosts[flow.src], hosts[flow.dst], flow.size_bytes)
-            for flow in coflow.flows if hosts[flow.src] != hosts[flow.dst]])
+            for flow in coflow.flows if hosts[flow.src] != hosts[flow.dst]))
             for coflow in self.group.coflows]
 
 

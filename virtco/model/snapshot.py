@@ -2,6 +2,7 @@
 
 """Frozen inputs and outputs of the planner."""
 
+from collections.abc import Iterable
 import dataclasses
 import enum
 import math
@@ -59,6 +60,19 @@ class ActiveCoflow:
     out_bytes: tuple[tuple[str, float], ...]
     in_bytes: tuple[tuple[str, float], ...]
     pairs: tuple[tuple[str, str, float], ...] = ()
+
+    @classmethod
+    def of(cls, coflow_id: str, pairs: Iterable[tuple[str, str, float]]
+           ) -> 'ActiveCoflow':
+        """Sum up the bytes of pairs of hosts at each of their ends."""
+        pairs = tuple(pairs)
+        out_bytes: dict[str, float] = {}
+        in_bytes: dict[str, float] = {}
+        for src, dst, size_bytes in pairs:
+            out_bytes[src] = out_bytes.get(src, 0.0) + size_bytes
+            in_bytes[dst] = in_bytes.get(dst, 0.0) + size_bytes
+        return cls(coflow_id, tuple(out_bytes.items()),
+                   tuple(in_bytes.items()), pairs)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 """The exact placement of a small group, by exhaustive search."""
 
+import dataclasses
 import math
 import types
 
@@ -185,10 +186,9 @@ def _begin(inst: instances.Instance, upper_s: float,
 
 def _pinned_bytes(inst: instances.Instance) -> np.ndarray:
     """Compute the bytes between pinned nodes per port, shape (P,)."""
-    result = np.zeros(len(inst.s_per_byte))
-    src, dst = np.nonzero(inst.sent * ((inst.fixed >= 0)[:, None]
-                                       & (inst.fixed >= 0)))
-    paths = inst.paths(inst.fixed[src], inst.fixed[dst])
-    arc, column = np.nonzero(paths >= 0)
-    np.add.at(result, paths[arc, column], inst.sent[src, dst][arc])
+    pinned = inst.fixed >= 0
+    src, dst = np.nonzero(inst.sent * (pinned[:, None] & pinned))
+    between = dataclasses.replace(
+        inst, arcs=((src, dst, inst.sent[src, dst]),))
+    result: np.ndarray = objectives.own_loads(between, inst.fixed)[0]
     return result

@@ -241,16 +241,7 @@ def _less(host: cluster.Host,
 def _placed(coflow: coflow_model.Coflow, prefix: str,
             hosts: Sequence[str]) -> snapshot.ActiveCoflow:
     """Build the running coflow of one that is placed on these hosts."""
-    pairs: dict[tuple[str, str], float] = collections.defaultdict(float)
-    out: dict[str, float] = collections.defaultdict(float)
-    into: dict[str, float] = collections.defaultdict(float)
-    for sender, receiver, size_bytes in coflow.matrix.rows():
-        src, dst = hosts[sender], hosts[receiver]
-        if src != dst:
-            pairs[src, dst] += size_bytes
-            out[src] += size_bytes
-            into[dst] += size_bytes
-    between = tuple((*pair, size_bytes) for pair, size_bytes in pairs.items())
-    return snapshot.ActiveCoflow(
-        prefix + coflow.name, tuple(out.items()), tuple(into.items()),
-        between)
+    return snapshot.ActiveCoflow.of(prefix + coflow.name, (
+        (hosts[src], hosts[dst], size_bytes)
+        for src, dst, size_bytes in coflow.matrix.rows()
+        if hosts[src] != hosts[dst]))

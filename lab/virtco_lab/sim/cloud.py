@@ -7,7 +7,6 @@ The planner and the scheduler are those of the controller.
 
 import collections
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Sequence
 import dataclasses
 import math
@@ -242,9 +241,9 @@ class _Cloud:
 
     def _active(self) -> tuple[snapshot.ActiveCoflow, ...]:
         names = list(self.hosts)
-        return tuple(active_of(str(c), [
+        return tuple(snapshot.ActiveCoflow.of(str(c), (
             (names[src], names[dst], size) for src, dst, size in zip(*(
-                part.tolist() for part in self.sim.remaining_flows(c)))])
+                part.tolist() for part in self.sim.remaining_flows(c)))))
             for c in self.sim.live[:self.sim.n_live].tolist())
 
     def start(self, group: group_model.Group, plan: snapshot.Plan) -> None:
@@ -271,21 +270,6 @@ class _Cloud:
             {name: entry.plan.hosts for name, entry in entries.items()},
             tuple(entry.plan for entry in self.running),
             tuple(self.planned_s))
-
-
-def active_of(name: str, pairs: Iterable[tuple[str, str, float]]
-              ) -> snapshot.ActiveCoflow:
-    """Describe a coflow that runs, for the planner.
-
-    :param pairs: source host, destination host and bytes left of its flows.
-    """
-    pairs = tuple(pairs)
-    loads: tuple[dict[str, float], dict[str, float]] = {}, {}
-    for *ends, size_bytes in pairs:
-        for load, host in zip(loads, ends):
-            load[host] = load.get(host, 0.0) + size_bytes
-    out_bytes, in_bytes = (tuple(load.items()) for load in loads)
-    return snapshot.ActiveCoflow(name, out_bytes, in_bytes, pairs)
 
 
 def demand_of(coflow: coflow_model.Coflow, places: np.ndarray

@@ -27,7 +27,6 @@ from virtco.solver import budget
 from virtco.solver import planner
 from virtco.topology import resolution
 from virtco.topology import tree
-from virtco_lab.sim import cloud
 from virtco_lab.sim import demands as demand_model
 from virtco_lab.sim import training
 from virtco_tenant.hintkit import made
@@ -311,7 +310,7 @@ def placed(at: Site, jobs: Sequence[training.Job]) -> list[training.Job]:
             at.tree, tuple(active)), budget_s=PLANNED_S,
             clock=budget.Counter())
         free.update(dict.fromkeys(plan.hosts, 0.0))
-        active.append(cloud.active_of(job.name, (
+        active.append(snapshot.ActiveCoflow.of(job.name, (
             (plan.hosts[src], plan.hosts[dst], size_bytes)
             for src, dst, size_bytes in flows)))
         src, dst = np.split(np.array([number[host] for host in plan.hosts],

@@ -12,6 +12,7 @@ import pytest
 from rich import console as rich_console
 
 from tests.unit.lab.emulation import drawing
+from virtco.model import snapshot
 from virtco_lab.emulation import demo
 from virtco_lab.emulation import plots
 from virtco_lab.emulation import prediction
@@ -65,7 +66,7 @@ def test_models_expect_of_a_placement_what_they_ever_did():
             'uplinks': prediction.uplink_bytes(placed, rates_bps),
             'active': [[one.coflow_id, sorted(one.out_bytes),
                         sorted(one.in_bytes)] for one in (
-                            runner.cloud.active_of(one.coflow.name, (
+                            snapshot.ActiveCoflow.of(one.coflow.name, (
                                 flow for flow in one.flows()
                                 if flow[0] != flow[1])) for one in placed)]}
     drawing.check('demo-predictions', found)
