@@ -173,7 +173,8 @@ class NftClassifier:
         objects: list[Any] = []
         for found in self._read(*(
                 operations.Listing('map', self.hook.map_name(kind))
-                for kind in nft_text.kinds(known.rules))):
+                for kind in known.rules
+                if kind in nft_text.KINDS.values())):
             if not found:  # lost; the audit puts it right
                 return {}
             objects += found
@@ -194,18 +195,21 @@ class NftClassifier:
 
     def received(self) -> dict[str, model.Counts]:
         """Read the counters of TCP data from other hosts, by device."""
-        if self.known is None or not self.hook.is_at_ports:
+        if not self._ports:
             return {}
-        objects, = self._read(operations.Listing(
-            'set', self.hook.map_name(nft_text.RECEIVED)))
-        return nft_listing.counted_sets(objects).get(
-            self.hook.map_name(nft_text.RECEIVED), {})
+        name = self.hook.map_name(nft_text.RECEIVED)
+        objects, = self._read(operations.Listing('set', name))
+        return nft_listing.counted_sets(objects).get(name, {})
+
+    @property
+    def _ports(self) -> Collection[tuple[str, int]]:
+        """Device and ifindex of each attached port; none at the uplink."""
+        return (self.known.hooks if self.known is not None
+                and self.hook.is_at_ports else ())
 
     def ports(self) -> Collection[int]:
         """Return the ifindex of each attached port; none at the uplink."""
-        if self.known is None or not self.hook.is_at_ports:
-            return ()
-        return [ifindex for _, ifindex in self.known.hooks]
+        return [ifindex for _, ifindex in self._ports]
 
     def peers(self, ifindexes: Collection[int] | None = None
               ) -> dict[tuple[str, str], model.Counts]:
@@ -214,9 +218,7 @@ class NftClassifier:
         :param ifindexes: ports to read, of :meth:`ports`; None: all of them.
         :returns: counters by (device, destination IP address).
         """
-        if self.known is None or not self.hook.is_at_ports:
-            return {}
-        devices = {name: dev for dev, ifindex in self.known.hooks
+        devices = {name: dev for dev, ifindex in self._ports
                    if ifindexes is None or ifindex in ifindexes
                    for name in nft_text.peers_names(ifindex)}
         if not devices:

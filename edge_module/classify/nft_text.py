@@ -314,11 +314,6 @@ def _element(entry: base.Entry, protocol_name: str) -> str:
     return f'{entry.ifindex} . {entry.src_ip} . {entry.dst_ip}{port}'
 
 
-def kinds(rules: Iterable[str]) -> list[str]:
-    """Return the kinds of entry whose maps the rules look up."""
-    return [name for name in rules if name in KINDS.values()]
-
-
 INGRESS = Hook('ingress', 'iif')
 EGRESS = Hook('egress', 'oif')
 HOOKS = {'ingress': INGRESS, 'egress': EGRESS}

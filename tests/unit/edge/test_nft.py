@@ -579,7 +579,7 @@ def test_the_port_tells_which_of_its_destinations_are_read():
     asked = []
     kernel = _Kernel(*_listing())
     classifier = nft.NftClassifier(kernel)
-    assert classifier.ports() == () and classifier.peers([1]) == {}
+    assert not classifier.ports() and classifier.peers([1]) == {}
     classifier.replace(base.Table(LO))
     kernel.nft_read = lambda listings: asked.append(listings) or [
         None for _ in listings]
@@ -728,7 +728,7 @@ def test_at_the_uplink_no_entry_names_a_port():
             'add rule netdev virtco dev_1_lo goto classify '
             'comment "7000:7001"\n') in text
     assert classifier.replace(table) == 0
-    assert classifier.ports() == () and classifier.peers() == {}
+    assert not classifier.ports() and classifier.peers() == {}
     nobody = nft.NftEgressClassifier(kernel, 'nobody')
     with pytest.raises(exception.NotFound, match='nobody'):
         nobody.build_table(policy, [], {})
