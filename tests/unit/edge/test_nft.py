@@ -362,6 +362,19 @@ def test_all_lengths_of_headers_are_control_packets():
         for tcp in range(5, 16) for flag in (0, 1)}
 
 
+@pytest.mark.parametrize('first, last, condition', [
+    (0x7000, 0x7fff, nft_text._IN_PORT),
+    (0x9000, 0x9fff, nft_text._IN_CONTROL),
+    (0xc000, 0xfffe, nft_text._IN_LIMITED)])
+def test_masks_tell_the_kinds_of_classes(first, last, condition):
+    """Those of ports, of their control packets and of limited hosts."""
+    mask, value = (int(part, 16) for part in condition.removeprefix(
+        'meta priority & ').split(' == '))
+    told = [minor for minor in range(0xffff)
+            if (0x70000000 | minor) & mask == value]
+    assert told == list(range(first, last + 1))
+
+
 @pytest.mark.parametrize('hook', nft_text.HOOKS.values())
 @pytest.mark.parametrize('kind', nft_text.FRAGMENTS)
 def test_fragments_are_told_apart_by_device(hook, kind):
