@@ -4,6 +4,7 @@
 
 from collections.abc import Callable
 from collections.abc import Iterable
+import contextlib
 import functools
 import logging
 import math
@@ -15,6 +16,7 @@ from oslo_config import cfg
 
 from virtco import clock as clocks
 from virtco import configuration
+from virtco import exception
 from virtco import metrics
 from virtco import periodic
 from virtco import selftest
@@ -138,6 +140,10 @@ class App:
         """
         if self.database.is_sqlite:
             migration.upgrade(self.database)
+        with contextlib.suppress(exception.VirtcoException):
+            now_s = self.database.now_s()
+            if now_s is not None:
+                self.clock.follow(now_s)
         self._watch.start()
         self.state.tell_leader = self._upstream.tell
         self.state.has_database = self.elector.has_database

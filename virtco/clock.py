@@ -40,6 +40,18 @@ class Clock:
     def __call__(self) -> float:
         return self._began_s + self._steady()
 
+    def follow(self, now_s: float) -> None:
+        """Go by another clock from here on, where this one is wrong.
+
+        What one process writes down another one lets expire.
+        """
+        off_s = now_s - self()
+        if abs(off_s) > TOLD_S:
+            LOG.warning('The clock of this machine is %+.0f s off that of the '
+                        'database, which this process goes by.', -off_s)
+            self._began_s += off_s
+            self._told_s = -off_s
+
     def check(self) -> float:
         """Return the seconds by which the machine's clock was set since the
         start, and log a change.

@@ -49,6 +49,32 @@ def leading(rooms):
     return rooms
 
 
+@pytest.mark.parametrize('now_s, off_s', [(9e8, 9e8), (None, 0)])
+def test_a_process_begins_by_the_clock_of_the_database(monkeypatch, now_s,
+                                                       off_s):
+    """A server may be away, or there is none."""
+    found, followed = service.Service().rooms, []
+
+    def begun():
+        raise KeyError
+
+    monkeypatch.setattr(found.clock, 'follow', followed.append, raising=False)
+    monkeypatch.setattr(found.database, 'now_s', lambda: now_s)
+    monkeypatch.setattr(found._watch, 'start', begun)
+    monkeypatch.setattr(app.migration, 'upgrade', lambda database: None)
+    with pytest.raises(KeyError):
+        found.start()
+    assert followed == [off_s] * bool(off_s)
+
+    def away():
+        raise exception.DatabaseUnavailable(why='a test')
+
+    monkeypatch.setattr(found.database, 'now_s', away)
+    with pytest.raises(KeyError):
+        found.start()
+    found.database.dispose()
+
+
 @pytest.mark.parametrize(('took_s', 'rests_s'), [
     (0.5, 4.5), (1.0, 9.0), (2.0, 10.0), (0.0, 0.0)])
 def test_following_takes_a_tenth_of_a_core(rooms, monkeypatch, took_s,

@@ -39,6 +39,21 @@ def test_a_step_is_no_time_that_passes(step_s, caplog):
     assert machine.clock()() == machine.wall_s
 
 
+@pytest.mark.parametrize('off_s', [3600, -3600, 3])
+def test_a_machine_that_is_wrong_goes_by_the_database(off_s, caplog):
+    machine = Machine()
+    clock = machine.clock()
+    is_wrong = off_s != 3
+    with caplog.at_level(logging.WARNING):
+        clock.follow(1e9 - off_s)
+        assert clock() == 1e9 - off_s * is_wrong
+        machine.wait(7)
+        assert clock() == 1e9 - off_s * is_wrong + 7
+        clock.check()
+    assert [f'is {off_s:+} s off' in one for one in caplog.messages] == (
+        [True] * is_wrong)
+
+
 def test_slewing_is_no_step(caplog):
     machine = Machine()
     clock = machine.clock()

@@ -26,6 +26,12 @@ T = TypeVar('T')
 #: Packages to install for the modules that SQLAlchemy's URLs ask for.
 DRIVERS = {'MySQLdb': 'mysqlclient', 'psycopg': "'psycopg[binary]'",
            'psycopg2': 'psycopg2-binary', 'pymysql': 'PyMySQL'}
+#: Queries of the servers' clocks, by dialect.
+NOW_S = {
+    'mysql': 'SELECT UNIX_TIMESTAMP(NOW(6))',
+    'mariadb': 'SELECT UNIX_TIMESTAMP(NOW(6))',
+    'postgresql': 'SELECT EXTRACT(EPOCH FROM clock_timestamp())',
+}
 #: How long a write waits for its turn when no VM's boot waits for it.
 PATIENCE_S = 5.0
 #: Pages of 4 KB in the log of SQLite at which a commit writes them into the
@@ -173,6 +179,14 @@ class Database:
             return found
 
         return self.retried(fenced)
+
+    def now_s(self) -> float | None:
+        """Return the time of the server's clock; None without a server."""
+        query = NOW_S.get(self.engine.dialect.name)
+        if query is None:
+            return None
+        with translated(), self.engine.connect() as connection:
+            return float(connection.exec_driver_sql(query).scalar_one())
 
     def checkpoint(self) -> None:
         """Write SQLite's log into its database while others go on."""

@@ -71,6 +71,10 @@ def migrated(request, databases, tmp_path_factory):
     found.dispose()
 
 
+def test_its_clock_is_the_machines(migrated):
+    assert migrated.now_s() == pytest.approx(time.time(), abs=5)
+
+
 of_another_version = test_db.of_another_version
 
 
