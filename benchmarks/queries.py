@@ -10,6 +10,7 @@ A question must not read what others have: the time stays the same with
 
 import argparse
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
 import json
 import pathlib
@@ -108,6 +109,21 @@ def fill(database: db_session.Database, n_rows: int) -> None:
                 with database.statements() as connection:
                     connection.execute(sa.insert(kind), many)
                 many.clear()
+    if not database.is_sqlite:
+        _count(database, own)
+
+
+def _count(database: db_session.Database,
+           kinds: Iterable[type[models.Base]]) -> None:
+    """Let a server count the rows, by which it chooses its plans, as it does
+    by itself after a while.
+    """
+    with database.statements() as connection:
+        for kind in kinds:
+            name = kind.__tablename__
+            connection.exec_driver_sql(
+                f'ANALYZE {name}' if connection.dialect.name == 'postgresql'
+                else f'ANALYZE TABLE `{name}`')
 
 
 def _of(question: Callable[..., object], *args: Any, **values: Any) -> Ask:

@@ -25,11 +25,14 @@ def make_initial(database):
         for column in ('addresses', 'egress_limit_bps', 'ingress_limit_bps'):
             connection.exec_driver_sql(
                 f'ALTER TABLE members DROP COLUMN {column}')
-        connection.exec_driver_sql(
-            'CREATE INDEX ix_coflows_created_at ON coflows (created_at)')
-        connection.exec_driver_sql(
-            'DROP INDEX ix_coflows_age' + (
-                ' ON coflows' if connection.dialect.name == 'mysql' else ''))
+        for table, column, after in (
+                ('coflows', 'created_at', 'ix_coflows_age'),
+                ('coflows', 'project_id', 'ix_coflows_project_age'),
+                ('events', 'project_id', 'ix_events_project_age')):
+            connection.exec_driver_sql(
+                f'CREATE INDEX ix_{table}_{column} ON {table} ({column})')
+            connection.exec_driver_sql(f'DROP INDEX {after}' + (
+                f' ON {table}' if connection.dialect.name == 'mysql' else ''))
         connection.exec_driver_sql(
             "UPDATE alembic_version SET version_num = 'initial'")
 

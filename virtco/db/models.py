@@ -203,12 +203,14 @@ class Coflow(Base):
 
     __tablename__ = 'coflows'
     __table_args__ = (
-        sa.Index('ix_coflows_age', 'created_at', 'position'),)
+        sa.Index('ix_coflows_age', 'created_at', 'position'),
+        sa.Index('ix_coflows_project_age', 'project_id', 'created_at',
+                 'position'))
 
     id: Mapped[Id] = mapped_column(primary_key=True)
     group_id: Mapped[str | None] = mapped_column(
         sa.ForeignKey('groups.id', ondelete='CASCADE'), index=True)
-    project_id: Mapped[Name] = mapped_column(index=True)
+    project_id: Mapped[Name]
     name: Mapped[Name]
     position: Mapped[int] = mapped_column(default=0)
     state: Mapped[Word] = mapped_column(index=True)
@@ -345,10 +347,11 @@ class Event(Base):
 
     __tablename__ = 'events'
     __table_args__ = (
-        sa.Index('ix_events_project_group', 'project_id', 'group_name'),)
+        sa.Index('ix_events_project_age', 'project_id', 'id'),
+        sa.Index('ix_events_project_group', 'project_id', 'group_name'))
 
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=True)
-    project_id: Mapped[Name] = mapped_column(index=True)
+    project_id: Mapped[Name]
     group_name: Mapped[Name] = mapped_column(default='')
     group_id: Mapped[Id | None] = mapped_column(index=True)
     instance_uuid: Mapped[Id] = mapped_column(default='', index=True)

@@ -367,7 +367,7 @@ def of_another_version(database):
     yield database
     with database.engine.begin() as connection:
         connection.execute(sa.text(
-            "UPDATE alembic_version SET version_num = 'coflow_age'"))
+            "UPDATE alembic_version SET version_num = 'list_order'"))
 
 
 def test_a_schema_of_another_version_is_refused(of_another_version):
@@ -376,7 +376,7 @@ def test_a_schema_of_another_version_is_refused(of_another_version):
             refused(of_another_version)
         assert str(error.value).startswith(
             'schema of the database: expected one that this version knows '
-            '(coflow_age, vm_limits, vm_addresses, '
+            '(list_order, vm_limits, vm_addresses, '
             'initial; ')
         assert str(error.value).endswith(', got revision 019.')
     assert migration.current(of_another_version) == '019'

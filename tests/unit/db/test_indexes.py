@@ -18,13 +18,6 @@ COUNTING = {'metrics: coflows'}
 
 def test_no_question_scans_a_table_that_tenants_fill(database):
     queries.fill(database, 2000)
-    if not database.is_sqlite:
-        with database.engine.connect() as connection:
-            for name in sorted(plans.FILLED):
-                connection.exec_driver_sql(
-                    f'ANALYZE {name}' if connection.dialect.name
-                    == 'postgresql' else f'ANALYZE TABLE `{name}`')
-            connection.commit()
     found = {name: plans.scans(database, ask)
              for name, ask in queries.QUESTIONS.items()}
     assert {name: scans for name, scans in found.items() if scans
@@ -39,7 +32,7 @@ def test_a_scan_is_found(database, name):
     if not database.is_sqlite:
         pytest.skip('the same check')
     with database.engine.begin() as connection:
-        for index in ('ix_events_project_id', 'ix_events_project_group',
+        for index in ('ix_events_project_age', 'ix_events_project_group',
                       'ix_profile_hours_project_id'):
             connection.execute(sa.text(f'DROP INDEX {index}'))
     assert plans.scans(database, queries.QUESTIONS[name])
