@@ -11,6 +11,7 @@ from oslo_config import cfg
 from virtco import configuration
 from virtco import exception
 from virtco.cmd import controller as controller_cmd
+from virtco.db import bounds
 from virtco.db import leader
 from virtco.db import migration
 from virtco.db import session as db_session
@@ -113,7 +114,7 @@ def main(argv: list[str] | None = None) -> int:
         controller_cmd.make_conf(sys.argv[1:] if argv is None else argv,
                                  conf, prog='virtco-manage')
         configuration.set_up_log(conf, 'virtco')
-        database = db_session.Database.from_conf(conf)
+        database = db_session.Database.from_conf(conf, bounds.MIGRATING_S)
         return int(conf.command.run(conf, database))
     except exception.ConfigInvalid as error:
         configuration.cannot_start('virtco-manage', error)

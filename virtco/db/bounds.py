@@ -8,6 +8,7 @@ server would keep its locks for hours, and no other scheduler could lead.
 
 from collections.abc import Iterator
 import contextlib
+import functools
 import os
 import select
 import socket
@@ -19,7 +20,8 @@ import sqlalchemy as sa
 #: How long a server keeps the transaction of a client that says nothing.
 SILENT_S = 5
 #: How long it keeps that of a migration, whose Python loads between two
-#: statements while the machine may be busy.
+#: statements while the machine may be busy; and how long an operator's command
+#: waits for an answer: an index of many rows takes longer than Nova waits.
 MIGRATING_S = 600
 #: A server that acknowledges nothing for this time is gone.
 UNREACHABLE_S = 10
@@ -29,34 +31,38 @@ ANSWER_S = 10
 CONNECT_S = 5
 
 
-def limited(url: sa.URL) -> sa.URL:
-    """Add time limits to the URL of a database."""
+def limited(url: sa.URL, answer_s: int = ANSWER_S) -> sa.URL:
+    """Add time limits to the URL of a database.
+
+    :param answer_s: limit of each answer; PostgreSQL has one for the process.
+    """
     options = {'connect_timeout': str(CONNECT_S)}
     if url.get_backend_name() in ('mysql', 'mariadb'):
-        options |= {'read_timeout': str(ANSWER_S),
-                    'write_timeout': str(ANSWER_S)}
+        options |= {'read_timeout': str(answer_s),
+                    'write_timeout': str(answer_s)}
     elif url.get_driver_name() == 'psycopg2':
         from psycopg2 import extensions
-        extensions.set_wait_callback(_wait)
+        extensions.set_wait_callback(functools.partial(
+            _wait, answer_s=answer_s))
     # Whatever the operator wrote there holds.
     return url.update_query_dict(options | dict(url.query))
 
 
-def _wait(connection: Any) -> None:
+def _wait(connection: Any, answer_s: float) -> None:
     """Wait for an answer of PostgreSQL; libpq itself has no limit.
 
     :raises psycopg2.OperationalError: and the connection is closed.
     """
     from psycopg2 import extensions
     from psycopg2 import OperationalError
-    until_s = time.monotonic() + ANSWER_S
+    until_s = time.monotonic() + answer_s
     while (state := connection.poll()) != extensions.POLL_OK:
         waiting = select.poll()
         waiting.register(connection.fileno(), select.POLLIN if (
             state == extensions.POLL_READ) else select.POLLOUT)
         if not waiting.poll(max(0.0, 1000 * (until_s - time.monotonic()))):
             raise OperationalError(
-                f'the server did not answer within {ANSWER_S} s')
+                f'the server did not answer within {answer_s} s')
 
 
 def put_on(engine: sa.Engine, lock_s: float) -> None:

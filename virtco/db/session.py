@@ -60,10 +60,11 @@ class Database:
     """Sessions over one engine.
 
     :param timeout_s: how long a statement waits for a lock or a connection.
+    :param answer_s: how long a server's answer is waited for.
     """
 
     def __init__(self, connection: str, timeout_s: float = 0.4,
-                 **engine_options: Any):
+                 answer_s: int = bounds.ANSWER_S, **engine_options: Any):
         self.timeout_s = timeout_s
         url = _url(connection)
         self.is_sqlite = url.get_backend_name() == 'sqlite'
@@ -78,8 +79,8 @@ class Database:
             # found out by the first statement, not by a loop of retries.
             engine_options.setdefault('pool_timeout', max(1, timeout_s))
             self.engine = engines.create_engine(
-                bounds.limited(url), max_retries=0, thread_checkin=False,
-                **engine_options)
+                bounds.limited(url, answer_s), max_retries=0,
+                thread_checkin=False, **engine_options)
             bounds.put_on(self.engine, PATIENCE_S)
         self._readers = orm.sessionmaker(self.engine)
         self._writing = self.engine.execution_options(virtco_writes=True)
@@ -92,7 +93,8 @@ class Database:
         self.fence: Callable[[orm.Session], None] = lambda session: None
 
     @classmethod
-    def from_conf(cls, conf: cfg.ConfigOpts) -> 'Database':
+    def from_conf(cls, conf: cfg.ConfigOpts,
+                  answer_s: int = bounds.ANSWER_S) -> 'Database':
         """Make the database of a configuration, not connected yet."""
         options = {
             name: getattr(conf.database, name)
@@ -101,7 +103,7 @@ class Database:
                          'connection_debug')
             if getattr(conf.database, name, None) is not None}
         return cls(default_connection(conf), conf.controller.db_timeout_s,
-                   **options)
+                   answer_s, **options)
 
     @contextlib.contextmanager
     def reader(self) -> Iterator[orm.Session]:

@@ -134,6 +134,20 @@ def test_a_migration_may_be_slow(kind, databases, tmp_path, monkeypatch):
     database.dispose()
 
 
+@pytest.mark.parametrize(('kind', 'statement'), [
+    ('mariadb', 'SELECT SLEEP(1.5)'), ('postgresql', 'SELECT pg_sleep(1.5)')])
+def test_an_operator_waits_longer_for_an_answer(kind, statement, databases,
+                                                tmp_path):
+    url = databases.make(kind, tmp_path)
+    for answer_s, waits in (1, False), (60, True):
+        database = db_session.Database(url, 5, answer_s)
+        with contextlib.nullcontext() if waits else pytest.raises(
+                exception.DatabaseUnavailable):
+            with db_session.translated(), database.engine.begin() as found:
+                found.exec_driver_sql(statement)
+        database.dispose()
+
+
 def test_a_database_of_latin_letters_has_room_for_all_names(databases,
                                                             tmp_path):
     """The tables bring a collation, whatever the server or a URL says."""

@@ -28,7 +28,8 @@ def test_postgresql_is_waited_for_by_a_callback(monkeypatch):
     monkeypatch.setattr(extensions, 'set_wait_callback', found.append)
     url = bounds.limited(sa.make_url('postgresql+psycopg2://u@h/d'))
     assert url.query == {'connect_timeout': '5'}
-    assert found == [bounds._wait]
+    (wait,) = found
+    assert (wait.func, wait.keywords) == (bounds._wait, {'answer_s': 10})
 
 
 class Connection:
@@ -62,14 +63,13 @@ def test_an_answer_ends_the_wait(make):
     made = make(extensions.POLL_WRITE, extensions.POLL_READ,
                 extensions.POLL_OK)
     made.theirs.send(b'x')
-    bounds._wait(made)
+    bounds._wait(made, 10)
     assert made._states == []
 
 
 @pytest.mark.parametrize('state', [extensions.POLL_READ,
                                    extensions.POLL_WRITE])
-def test_a_server_that_stands_still_is_an_error(make, monkeypatch, state):
-    monkeypatch.setattr(bounds, 'ANSWER_S', 0.05)
+def test_a_server_that_stands_still_is_an_error(make, state):
     made = make(*[state] * 3)
     if state == extensions.POLL_WRITE:
         made.ours.setblocking(False)
@@ -80,6 +80,6 @@ def test_a_server_that_stands_still_is_an_error(make, monkeypatch, state):
             pass
     began_s = time.monotonic()
     with pytest.raises(psycopg2.OperationalError, match='within 0.05 s'):
-        bounds._wait(made)
+        bounds._wait(made, 0.05)
     assert time.monotonic() - began_s >= 0.05
     assert len(made._states) == 2
