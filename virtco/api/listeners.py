@@ -163,7 +163,8 @@ class Channel(channel.HTTPChannel):  # type: ignore[misc]
 
 
 class Dispatcher(task.ThreadedTaskDispatcher):  # type: ignore[misc]
-    """Threads for requests: a few, and more while all of them are busy.
+    """Threads for requests: a few, and more while all of them are busy. While
+    more than half are idle, one ends with each request.
 
     While as many as there may be wait for a database that hangs, monitoring
     has threads of its own.
@@ -180,13 +181,16 @@ class Dispatcher(task.ThreadedTaskDispatcher):  # type: ignore[misc]
     def add_task(self, task: Any) -> None:
         """Queue a request; start a thread where none is free."""
         n_threads = len(self.threads)
-        is_busy = self.active_count + len(self.queue) >= n_threads
+        n_busy = self.active_count + len(self.queue)
+        is_busy = n_busy >= n_threads
         if is_busy and n_threads < self._most:
             self.set_thread_count(n_threads + 1)
         elif is_busy and task.requests[0].path in _MONITORING:
             self._monitoring.set_thread_count(len(_MONITORING))
             self._monitoring.add_task(task)
             return
+        elif FEWEST_THREADS < n_threads and n_busy < n_threads // 2:
+            self.set_thread_count(n_threads - 1)
         super().add_task(task)
 
     def shutdown(self, cancel_pending: bool = True, timeout: int = 5) -> bool:

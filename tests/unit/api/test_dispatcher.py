@@ -50,6 +50,24 @@ def test_threads_come_as_they_are_needed(most, n_tasks, n_threads):
     assert not found.threads
 
 
+def test_idle_threads_end_one_by_one():
+    found = listeners.Dispatcher(12)
+    many = [Task() for _ in range(12)]
+    for one in many:
+        found.add_task(one)
+    assert len(found.threads) == 12
+    for one in many:
+        one.may_end.set()
+    for n_threads in (*range(11, 3, -1), 4, 4):
+        patience.wait_for(lambda: not found.active_count, 'idle threads')
+        one = Task()
+        found.add_task(one)
+        patience.wait_for(lambda n=n_threads: len(found.threads) == n,
+                          f'{n_threads} threads')
+        one.may_end.set()
+    found.shutdown()
+
+
 def test_monitoring_waits_for_nobody():
     """All threads wait for a database that hangs, and more requests do."""
     found = listeners.Dispatcher(2)
