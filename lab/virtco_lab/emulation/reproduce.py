@@ -210,7 +210,7 @@ def _notes(options: extent.Options, runs: Sequence[measure.Run]
         'bytes. Flows inside of a host send 1 MiB at most and count as 0.',
         'A run is repeated, whatever it measured, when a thread of the '
         f'testbed waited for more than {measure.MOST_WAITED:.0%} of it for a '
-        f'processor, {measure.MOST_TRIES} times at most: {again} of '
+        f'processor, {measure.MOST_TRIES} runs at most: {again} of '
         f'{len(runs)} were, {beyond} stayed above. The machine was '
         f'{statistics.fmean(run.busy for run in runs):.0%} busy in the mean.',
         'SEBF-TA is the strong min-cut placement; the paper\'s own number '
