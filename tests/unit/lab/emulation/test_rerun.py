@@ -62,9 +62,10 @@ def test_a_new_cell_is_refused():
         rerun.compare({'runs': {}}, figure(**sampled(1.0, 1.0, 1.0)))
 
 
-def test_every_record_with_seeds_can_be_compared():
+def test_every_record_of_several_seeds_can_be_compared():
     for path in record.DIRECTORY.glob(f'{record.EMULATED}*.json'):
         known = record.document(record.DIRECTORY, path.stem)
-        if 'samples' in known or 'runs' in known:
+        words = known['command'].split()
+        if int(words[words.index('--seeds') + 1]) > 1:
             count, lines = rerun.compare(known, figure(**known))
             assert count and not lines, path.stem
