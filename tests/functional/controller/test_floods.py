@@ -19,9 +19,11 @@ from virtco.wire import reports
 N_ANSWERS = 9
 #: So much that the seconds of a full bucket are still more than what a clock's
 #: reading of many days is rounded by.
-UNLIMITED = {f'virtco.distribute.token_bucket.{name}': 1e12
-             for name in ('BYTES_PER_S', 'BURST_BYTES', 'CPU_PER_S',
-                          'BURST_CPU_S')}
+UNLIMITED = {
+    **{f'virtco.distribute.token_bucket.{name}': 1e12 for name in (
+        'BYTES_PER_S', 'BURST_BYTES', 'CPU_PER_S', 'BURST_CPU_S')},
+    # Nor a rest where a turn takes long, which would do here, too.
+    'virtco.distribute.server.REST_S': 0.0}
 
 
 def frames_of(*coflows, generation=0):
