@@ -210,8 +210,11 @@ def _flavor(data: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
     try:
         found = _RESOURCES.convert({
             'vcpus': flavor['vcpus'], 'memory_mb': flavor['memory_mb'],
-            'disk_gb': flavor['root_gb'] + flavor['ephemeral_gb']})
-    except (KeyError, TypeError, exception.Invalid):
+            # A volume-backed server has no image and no root disk on its host.
+            'disk_gb': (flavor['root_gb'] if data.get('image_uuid', True)
+                        else 0) + flavor['ephemeral_gb']
+            + flavor.get('swap', 0) / 1024})
+    except (ArithmeticError, KeyError, TypeError, exception.Invalid):
         return ()
     return tuple(msgspec.structs.asdict(found).items())
 

@@ -43,6 +43,17 @@ def test_the_flavor_comes_along():
                                    'disk_gb': 15}
 
 
+@pytest.mark.parametrize(('image', 'disk_gb'), [
+    ({'image_uuid': UUID}, 17), ({'image_uuid': ''}, 7),
+    ({'image_uuid': None}, 7), ({}, 17)])
+def test_disk_is_what_nova_claims(image, disk_gb):
+    flavor = {'nova_object.data': FLAVOR['nova_object.data']
+              | {'swap': 2 * 1024}}
+    change = notifications.change_of('instance.create.end',
+                                     instance(flavor=flavor, **image))
+    assert dict(change.flavor)['disk_gb'] == disk_gb
+
+
 @pytest.mark.parametrize(('rows', 'addresses'), [
     ([{'address': 'FD00::2'}, {'nova_object.data': {'address': '10.0.0.9'}},
       {'address': '10.0.0.9'}], ('10.0.0.9', 'fd00::2')),
