@@ -3,7 +3,6 @@
 """Kinds of network devices, read from the kernel by netlink."""
 
 from collections.abc import Mapping
-import functools
 import os
 import re
 import socket
@@ -19,9 +18,6 @@ _ETHERNET_BYTES = 6
 _INFO_KIND, _INFO_DATA, _INFO_SLAVE_KIND = 1, 2, 4
 _IFLA_TUN_TYPE, _IFF_TAP = 3, b'\x02'
 _IFLA_PHYS_PORT_NAME = 38
-# RTEXT_FILTER_SKIP_STATS: counters would make each answer another one.
-_WITHOUT_STATS = wire.attr(29, struct.pack('=I', 8))
-_MOST_DEVICES = 4096
 _IFLA_STATS64, _SENT_FRAMES = 23, struct.Struct('=8xQ')
 
 
@@ -116,17 +112,11 @@ def of_host() -> OfHost:
 
 def links() -> dict[str, Link]:
     """Read all devices, by name."""
-    return dict(map(_link, kernel.tc_dump(
-        wire.link(wire.RTM_GETLINK, 0, _WITHOUT_STATS))))
+    return dict(map(_link, kernel.tc_dump(wire.link(wire.RTM_GETLINK, 0))))
 
 
-@functools.lru_cache(maxsize=_MOST_DEVICES)
 def _link(answer: bytes) -> tuple[str, Link]:
-    """Decode the kernel's answer about a device, with its name.
-
-    All devices are looked at when one of them changes. Others without traffic
-    answer as before, and to decode that takes longer than to ask.
-    """
+    """Decode the kernel's answer about a device, with its name."""
     found = _attributes(answer)
     address = found.get(_IFLA_ADDRESS, b'')
     return os.fsdecode(found.get(_IFLA_IFNAME, b'').rstrip(b'\0')), Link(
