@@ -21,7 +21,8 @@ Name of this hypervisor in Nova: the ``host`` of its nova-compute.
     cfg.URIOpt('controller_url', default='http://127.0.0.1:8791',
                schemes=['http', 'https'], help="""
 Base URL of the virtco controller, from which the edge module gets the
-addresses of the distributors. It connects to one of them for policies and
+addresses of the distributors. Of a name with several addresses the first that
+answers is used. It connects to one of the distributors for policies and
 reports, by TLS with the certificates of ``[controller_auth]`` if the
 distributor requires it.
 

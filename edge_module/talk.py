@@ -18,6 +18,7 @@ from keystoneauth1 import noauth
 from keystoneauth1 import session as ks_session
 from oslo_config import cfg
 
+from edge_module import dial
 from edge_module import edge_options as edge_conf
 from virtco import decoding
 from virtco import exception
@@ -85,6 +86,8 @@ class EdgeClient:
                 timeout=TIMEOUT_S, insecure=options.insecure,
                 cacert=options.cafile, cert=options.certfile,
                 key=options.keyfile))
+        for scheme in list(session.session.adapters):
+            session.session.mount(scheme, dial.Adapter())
         self._adapter = adapter.Adapter(
             session, endpoint_override=self.url, connect_retries=0)
 
@@ -120,9 +123,7 @@ def connect(conf: cfg.ConfigOpts, address: Address) -> socket.socket:
 
     :raises OSError: when nobody answers, or TLS does not trust the peer.
     """
-    sock = socket.create_connection(
-        (address.host, address.port), timeout=address.timeout_s)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
+    sock = dial.dial(address.host, address.port, address.timeout_s)
     try:
         return (_tls(conf).wrap_socket(sock, server_hostname=address.host)
                 if address.is_tls else sock)

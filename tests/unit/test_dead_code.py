@@ -74,6 +74,9 @@ CALLED_BY_OTHERS = {
     'lab/virtco_lab/emulation/nova_stack.py:serve': 'unittest, of a test',
     'nova_filters/coflow_*.py:*': 'Nova, of its filters and weighers',
     'nova_filters/notifier.py:*': 'oslo.messaging, of its drivers',
+    'edge_module/dial.py:_new_conn': 'urllib3, of a connection',
+    'edge_module/dial.py:ConnectionCls': 'urllib3, of a pool',
+    'edge_module/dial.py:init_poolmanager': 'requests, of an adapter',
     'edge_module/privileged/guarded.py:find_spec': 'the import system',
 }
 #: Equipment of the tests: services, a client of Nova, kernels as plain Python.

@@ -2,6 +2,7 @@
 
 """Where distributors are, and what is said to one."""
 
+import os
 import socket
 import ssl
 import threading
@@ -193,7 +194,8 @@ def test_a_connection_waits_for_no_full_packet():
         with talk.connect(CONF, talk.Address('127.0.0.1', port, False,
                                              was_silent=True)) as sock:
             assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-            assert sock.gettimeout() == talk.AGAIN_S
+            assert 0 < sock.gettimeout() < talk.AGAIN_S
+            assert not os.get_inheritable(sock.fileno())
 
 
 def test_a_connection_that_is_not_trusted_is_closed(monkeypatch):
