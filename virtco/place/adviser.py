@@ -140,9 +140,12 @@ class Adviser:
         room = {host: tuple(map(sum, zip(
             free.get(host, booking.NOTHING), own.get(host, booking.NOTHING))))
             for host in free.keys() | own.keys()}
-        self._live.meet(room.keys(), now_s)
-        rates = self._live.payload_rates(room.keys(), now_s,
-                                          self._settings.is_fair)
+        with self._live.held():  # others forget hosts
+            self._live.meet(room.keys(), now_s)
+            rates = self._live.payload_rates(room.keys(), now_s,
+                                             self._settings.is_fair)
+            tree = self._live.payload_tree(now_s)
+            loads = self._live.loads(group.group.id)
         problem, rows = problem_builder.build(problem_builder.Question(
             asked=members[0].row_index, members=tuple(problem_builder.Member(
                 m.row_index, requests.vector(m), m.host, m.instance_uuid)
@@ -150,9 +153,7 @@ class Adviser:
             coflows=tuple(codec.decode_coflow(coflow).scaled(
                 self._live.remaining_fraction(coflow.id))
                 for coflow in coflows),
-            free=room, capacities=rates,
-            tree=self._live.payload_tree(now_s),
-            loads=self._live.loads(group.group.id)))
+            free=room, capacities=rates, tree=tree, loads=loads))
         by_row = {m.row_index: m for m in members}
         placed = [by_row[row] for row in rows]
         rules = group_rules.of_record(group.group.rules)

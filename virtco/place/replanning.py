@@ -210,16 +210,17 @@ class Replanning:
             for host, vm, may_move in zip(group.hosts, group.problem.vms,
                                           group.movable) if may_move)])
         own = {one for group in groups for one in group.coflow_ids}
-        loads = tuple(load for load in self._live.loads()
-                      if load.coflow_id not in own)
         names = room.keys() | {host for group in groups
                                for host in group.hosts}
-        self._live.meet(names, now_s)
-        rates = self._live.payload_rates(names, now_s,
-                                         self._settings.is_fair)
+        with self._live.held():  # others forget hosts
+            self._live.meet(names, now_s)
+            rates = self._live.payload_rates(names, now_s,
+                                             self._settings.is_fair)
+            tree = self._live.payload_tree(now_s)
+            loads = tuple(load for load in self._live.loads()
+                          if load.coflow_id not in own)
         hosts = tuple(cluster.Host(name, room.get(name, booking.NOTHING),
                                    *rates[name]) for name in sorted(names))
-        tree = self._live.payload_tree(now_s)
         return [dataclasses.replace(
             group.problem, hosts=hosts, active=loads, tree=tree,
             vms=group.vms(self._live.drained)) for group in groups]

@@ -5,6 +5,7 @@
 import contextlib
 import functools
 import json
+import threading
 
 import msgspec
 
@@ -58,6 +59,23 @@ def _copy():
           contextlib.closing(found.engine.raw_connection()) as target):
         source.driver_connection.backup(target.driver_connection)
     return found
+
+
+def forgetting(live, host):
+    """Let another thread forget a host as soon as it was met and the lock is
+    free.
+    """
+    met, threads = live.meet, []
+
+    def meet(hosts, now_s):
+        met(hosts, now_s)
+        threads.append(threading.Thread(target=live.forget_hosts,
+                                        args=({host},)))
+        threads[-1].start()
+        threads[-1].join(0.1)
+
+    live.meet = meet
+    return threads
 
 
 class Asking:

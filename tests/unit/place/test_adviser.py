@@ -11,6 +11,7 @@ from tests.unit import plain
 from tests.unit import stored
 from tests.unit.db import conftest as db_fixtures
 from tests.unit.follow import test_rebuild
+from tests.unit.place import asking
 from virtco import exception
 from virtco.cmd import controller
 from virtco.db import groups as db_groups
@@ -78,6 +79,12 @@ def test_advice_moves_nothing(make):
     # Looking alone writes nothing down.
     assert [m['instance_uuid'] for m in adviser.look()] == [
         m['instance_uuid'] for m in moves]
+
+
+def test_a_host_may_be_forgotten_meanwhile(make):
+    found = make()
+    threads = asking.forgetting(found._live, 'h1')
+    assert len(found.look()) == 2 and threads
 
 
 def test_nova_moves_so_many_at_a_time(make, database):

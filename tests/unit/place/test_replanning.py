@@ -97,6 +97,12 @@ def test_unasked_rows_make_way(ask):
     assert turn(ask) == 0
 
 
+def test_a_host_may_be_forgotten_meanwhile(ask):
+    two(ask)
+    threads = asking.forgetting(ask.state, 'h1')
+    assert turn(ask) == 2 and threads
+
+
 def test_a_row_asked_meanwhile_keeps_its_host_and_all_others_theirs(
         ask, monkeypatch):
     before = two(ask)
