@@ -50,7 +50,7 @@ async def _raced(host: str, port: int) -> socket.socket:
 
 
 class _Dialled:
-    """What urllib3's connections have in common here."""
+    """Mixin of urllib3's connections: they are made by :func:`dial`."""
 
     timeout: Any
     port: int
