@@ -119,8 +119,12 @@ class Shaper:
         return [port.ifindex for port in self.ports or () if port.is_here]
 
     def _settings_now(self) -> model.TreeSettings:
-        return dataclasses.replace(self.settings,
-                                   frame_bytes=self._frame_bytes())
+        # Frames as :meth:`was_lost` compares them: with an MTU that is set
+        # back at once, the tree would otherwise keep the one in between.
+        seen = self._seen_link
+        return dataclasses.replace(
+            self.settings, frame_bytes=seen[1] if seen else
+            self._frame_bytes())
 
     def _frame_bytes(self) -> int:
         """Return the longest frame that the uplink or a VM's port may send.
@@ -155,6 +159,9 @@ class Shaper:
             if is_due:
                 self._is_stale = False
                 self.policy, self.n_past, self.ports = wanted
+                if self._seen_link is not None:  # frames of other ports
+                    ifindex, _, speed_bps = self._seen_link
+                    self._seen_link = ifindex, self._frame_bytes(), speed_bps
                 self._follow(now_s)
             self._collect(now_s)
             return is_due

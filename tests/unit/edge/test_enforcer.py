@@ -37,6 +37,7 @@ ONE = dataclasses.replace(
                         test_tcplan.coflow(0x20, 8e6)]), flows=(FLOW,))
 TWO = test_tcplan.policy([test_tcplan.coflow(0x20, 30e6)])
 PORT = classify.VmPort('v1', 'tap1', 5, 'fa:16:3e:00:00:01', ('10.0.0.1',))
+CUTTING = model.TreeSettings(link_packet_s=0.004)
 AWAY = classify.VmPort('v2', 'tap2', 0, 'fa:16:3e:00:00:02', ('10.0.0.3',))
 
 
@@ -507,6 +508,31 @@ def test_each_part_may_be_lost():
         assert not found.was_lost(links)
     found.guard.lost = True
     assert found.was_lost(kernel_events.Changes())
+
+
+def test_an_mtu_that_is_set_and_set_back_leaves_no_other():
+    """Also where a reading changes the tree in between."""
+    found = started(settings=CUTTING)
+    found.uplink.longest_bytes = 9064
+    found.reconcile(200.0)
+    whole = {minor: item.packet_bytes
+             for minor, item in found.uplink.tree.items()}
+    assert 9064 in whole.values()
+    found.uplink.longest_bytes = 1564
+    port = minors.FIRST_PORT + 5
+    found.observe({port: wire.ClassStats(150_000, 100, 0, 400)}, 201.0)
+    found.uplink.longest_bytes = 9064
+    assert not found.was_lost(kernel_events.Changes(links=True))
+    assert whole == {minor: item.packet_bytes
+                     for minor, item in found.uplink.tree.items()}
+
+
+def test_the_frames_of_a_new_port_are_whole():
+    found = started(settings=CUTTING)
+    found.forget()
+    found.set_ports((PORT, classify.VmPort('v3', 'lo', 1)), 200.0)
+    assert 65536 + 64 in {item.packet_bytes
+                          for item in found.uplink.tree.values()}
 
 
 def test_the_longest_frame_is_that_of_any_port():
