@@ -2,9 +2,11 @@
 
 """A real database in memory, and rows of it, for tests of thin shells."""
 
+import sqlite3
 import types
 
 from oslo_config import cfg
+import sqlalchemy as sa
 
 from virtco.conf import opts
 from virtco.db import models
@@ -48,6 +50,22 @@ def add(database, *rows):
         for row in rows:
             session.add(row)
             session.flush()
+
+
+def many_groups(database, number):
+    """Add groups to a SQLite that takes no more variables than it does
+    unless a distribution raised the limit; return their ids.
+    """
+    sa.event.listen(database.engine, 'connect', lambda found, _record: (
+        found.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 32_766)))
+    database.dispose()
+    ids = [f'g{i}' for i in range(number)]
+    with database.writer() as session:
+        session.execute(sa.insert(models.Group), [
+            {'id': id_, 'project_id': 'p', 'name': id_, 'live_key': '',
+             'n_vms': 2, 'created_at': 1.0, 'method': '', 'why': ''}
+            for id_ in ids])
+    return ids
 
 
 def count(database, model):

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from virtco.db import models
+from virtco.db import records
 from virtco.profiles import learning
 from virtco.profiles import pairs
 
@@ -26,23 +27,23 @@ def add(session: orm.Session, hour: int,
 
     :returns: the projects of the groups.
     """
-    ids = list(counted)
-    rows = {row.group_id: row for row in session.scalars(sa.select(
-        _HOUR).where(_HOUR.hour == hour, _HOUR.group_id.in_(ids)))}
     projects = set()
-    for group in session.scalars(sa.select(models.Group).where(
-            models.Group.id.in_(ids))):
-        found = counted[group.id]
-        projects.add(group.project_id)
-        row = rows.get(group.id)
-        if row is None:
-            session.add(_HOUR(
-                group_id=group.id, hour=hour, project_id=group.project_id,
-                group_name=group.name, app=group.app, n_vms=group.n_vms,
-                pairs=pairs.encode(found)))
-        else:
-            row.pairs = pairs.encode(pairs.merged(
-                pairs.decode(row.pairs), found))
+    for ids in records.parts(list(counted)):
+        rows = {row.group_id: row for row in session.scalars(sa.select(
+            _HOUR).where(_HOUR.hour == hour, _HOUR.group_id.in_(ids)))}
+        for group in session.scalars(sa.select(models.Group).where(
+                models.Group.id.in_(ids))):
+            found = counted[group.id]
+            projects.add(group.project_id)
+            row = rows.get(group.id)
+            if row is None:
+                session.add(_HOUR(
+                    group_id=group.id, hour=hour, project_id=group.project_id,
+                    group_name=group.name, app=group.app, n_vms=group.n_vms,
+                    pairs=pairs.encode(found)))
+            else:
+                row.pairs = pairs.encode(pairs.merged(
+                    pairs.decode(row.pairs), found))
     return projects
 
 

@@ -3,6 +3,7 @@
 """Coflow queries, hosts, rates, settings, events and placements."""
 
 from collections.abc import Collection
+from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ from virtco.db import models
 
 #: Events of a project; the oldest are dropped.
 KEPT_EVENTS = 1000
-#: Values of an IN; of more, all rows are read.
+#: Values of an IN; of more, all rows are read, or :func:`parts` of them.
 MOST_IN = 500
 #: Options of a query for coflows that wants neither matrix nor progress, which
 #: may have a megabyte each.
@@ -32,6 +33,12 @@ _LISTED = sa.select(
 #: of the database takes five times as long.
 Listed: Any = msgspec.defstruct(
     'Listed', [column.name for column in _LISTED.selected_columns], gc=False)
+
+
+def parts(values: list[str]) -> Iterator[list[str]]:
+    """Cut values into lists for an IN each."""
+    for start in range(0, len(values), MOST_IN):
+        yield values[start:start + MOST_IN]
 
 
 def list_coflows(session: orm.Session, *, project_id: str | None = None,
@@ -295,8 +302,8 @@ def _delete_in(session: orm.Session, column: Any, ids: list[str],
                *conditions: sa.ColumnElement[bool]) -> int:
     """Delete the rows whose column has one of the values; return how many."""
     deleted = 0
-    for start in range(0, len(ids), MOST_IN):
+    for some in parts(ids):
         done = session.execute(sa.delete(column.class_).where(
-            column.in_(ids[start:start + MOST_IN]), *conditions))
+            column.in_(some), *conditions))
         deleted += done.rowcount  # type: ignore[attr-defined]
     return deleted

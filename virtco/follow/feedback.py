@@ -88,9 +88,11 @@ class Feedback:
                                      models.Group.retired_at.is_(None))
             coflows: dict[str | None, list[models.Coflow]] = {}
             for coflow in session.scalars(sa.select(models.Coflow).options(
-                    *records.WITHOUT_MATRIX).where(
-                        models.Coflow.group_id.in_(list(groups))).order_by(
-                            models.Coflow.position)):
+                    *records.WITHOUT_MATRIX).join(
+                        models.Group,
+                        models.Group.id == models.Coflow.group_id).where(
+                            models.Group.retired_at.is_(None)).order_by(
+                                models.Coflow.position)):
                 coflows.setdefault(coflow.group_id, []).append(coflow)
             unplanned = records.latest_events(
                 session, (reasons.IGNORED, reasons.NEUTRAL),

@@ -457,6 +457,18 @@ def test_hosts_are_forgotten_with_what_is_known_of_them(session):
     assert [one.host for one in records.list_hosts(session)] == ['x']
 
 
+def test_profiles_of_more_groups_than_variables_of_a_query(database):
+    ids = stored.many_groups(database, 40_001)
+    for _ in range(2):
+        with database.writer() as session:
+            assert profiles.add(session, 5, dict.fromkeys(
+                [*ids, 'gone'], {(0, 1): 10.0})) == {'p'}
+    with database.reader() as session:
+        found = {row.group_id: pairs.decode(row.pairs)
+                 for row in session.query(models.ProfileHour)}
+    assert found == dict.fromkeys(ids, {(0, 1): 20.0})
+
+
 def test_claims_take_room_until_they_end(session):
     shown = {'h': (8.0, 8.0, 8.0)}
     demand = {'vcpus': 1.0, 'memory_mb': 2.0, 'disk_gb': 3.0}

@@ -5,6 +5,7 @@
 import pytest
 import sqlalchemy as sa
 
+from tests.unit import stored
 from tests.unit.db import conftest as db_fixtures
 from tests.unit.db import test_db
 from virtco import exception
@@ -48,6 +49,11 @@ def told(database):
                            state=states.MemberState.RESERVED),
             test_db.coflow('p-sort', cct_s=2.0)])
     return feedback.Feedback(database, Nova(), lambda: NOW_S)
+
+
+def test_there_may_be_more_groups_than_variables_of_a_query(told, database):
+    stored.many_groups(database, 40_001)
+    assert told.wanted()['vm-0']['virtco.planned_cct_s'] == '2.000'
 
 
 def test_no_matrix_is_read_to_tell_times(told, database):
