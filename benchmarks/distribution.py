@@ -148,6 +148,7 @@ class Bench:
         if reports:
             self.rooms.decide.start()
             self.rooms.state.lead()
+            self.rooms.turns.start()
         self.distributor.start()
         self.apart, self.times = None, None
         if n_relays:
@@ -296,7 +297,7 @@ class Bench:
         self.distributor.stop()
         self.intake.stop()
         self.rooms.decide.stop()
-        self.rooms.state.stop()
+        self.rooms.turns.stop()
         self.rooms.database.dispose()
 
 

@@ -5,10 +5,7 @@
 from collections.abc import Callable
 from collections.abc import Iterable
 import contextlib
-import functools
 import logging
-import math
-import threading
 import time
 from typing import Any
 
@@ -81,6 +78,7 @@ class App:
         self.database = database = db_session.Database.from_conf(conf)
         self.metrics = counts = metrics.Metrics(
             conf.monitoring.names)
+        self.turns = turns = periodic.Turns(counts)
         self.on_deposed: Callable[[], None] = lambda: None
         lease_s = conf.leadership.lease_s
         # Who leads does not depend on how many tenants wait for an answer.
@@ -94,20 +92,23 @@ class App:
             lambda: self.on_deposed())
         self._policies = publisher.Publisher()
         self.state = states.State(
-            conf, database, counts, lambda: self.objects.plane(), clock)
+            conf, database, turns, lambda: self.objects.plane(), clock)
         self.state.on_forget.append(self._policies.forget)
-        self.objects = catalogue.Objects(conf, self.state, counts, clock)
+        self.objects = catalogue.Objects(
+            conf, self.state, counts, turns, clock)
         self.decide = decide_room.Decide(
-            conf, self.state, self.objects, self._policies, counts, clock)
+            conf, self.state, self.objects, self._policies, counts, turns,
+            clock)
         self.distribute = distribute_room.Distribute(
             conf, self.state, self.decide, self.elector, counts,
             schedules)
         self._upstream = upstream.Upstream(
             self.elector, certificates.of(conf.distributor, 'client', counts))
-        self.follow = follow_room.Follow(conf, self.state, counts, clock)
+        self.follow = follow_room.Follow(
+            conf, self.state, counts, turns, clock)
         self.place = places.Place(
-            conf, self.state, self.objects.settings, counts, self.starting,
-            self._planned,
+            conf, self.state, self.objects.settings, counts, turns,
+            self.starting, self._planned,
             inventory.Inventory(conf).free if conf.nova.auth_type else None,
             clock,
             (lambda groups: self.decide.orders.planned(groups))
@@ -117,19 +118,7 @@ class App:
         self.state.on_report += [self.follow.reported, self.place.use]
         self._epoch: int | None = None
         self._generation = -1
-        turns = functools.partial(periodic.Periodic, counts=counts)
-        self._follower = turns('follow', FOLLOW_S, self._look)
-        self._watch = turns('clock', CHECK_S, clock.check)
-        self._feedback = turns(
-            'tell tenants', conf.nova.feedback_interval_s or math.inf,
-            self._tell_tenants)
-        self._teller: feedback.Feedback | None = None
-        self._adviser = turns(
-            're-evaluate', conf.reevaluation.interval_s or math.inf,
-            self._advise)
-        self._checker = turns('check', CHECK_S, self._check)
         self.problems: tuple[health.Problem, ...] = ()
-        self._tester = turns('test itself', TEST_S, self._test_itself)
 
     def start(self) -> None:
         """Bring up the database, the stored state and the threads.
@@ -144,7 +133,8 @@ class App:
             now_s = self.database.now_s()
             if now_s is not None:
                 self.clock.follow(now_s)
-        self._watch.start()
+        self.turns.start()
+        self.turns.every(CHECK_S, 'clock', self.clock.check)
         self.state.tell_leader = self._upstream.tell
         self.state.has_database = self.elector.has_database
         # Also while it takes over: all is read first.
@@ -154,7 +144,7 @@ class App:
         if self._epoch is None:
             self.state.follow()
             self._upstream.start()
-            self._follower.start()
+            self.turns.every(FOLLOW_S, 'follow', self._look)
         self.state.start()
         self.objects.start()
         self.decide.start()
@@ -162,26 +152,21 @@ class App:
             self.place.start()
 
     def test_itself(self) -> None:
-        """Look for problems from now on, on another thread.
+        """Look for problems from now on.
 
         When everything is loaded: it imports what the API and the message bus
         import, and two threads that do so find half of a module.
         """
-        threading.Thread(target=self._tester.attempt, daemon=True).start()
-        self._tester.start()
+        self.turns.every(TEST_S, 'test itself', self._test_itself, first_s=0)
 
     def stop(self) -> None:
         self.distribute.stop()
         self._upstream.stop()
         self.decide.stop()
         self.follow.stop()
-        for turns in (self._follower, self._checker, self._watch,
-                      self._adviser, self._feedback, self._tester):
-            turns.stop()
-        self.objects.stop()
-        self.state.stop()
-        self.elector.stop()
         self.place.stop()
+        self.turns.stop()
+        self.elector.stop()
         self._apart.dispose()
         self.database.dispose()
 
@@ -191,9 +176,8 @@ class App:
 
     def keeps(self) -> bool:
         """Tell whether the state is stored, or read again."""
-        if self._epoch is None:
-            return self._follower.is_alive() and self._upstream.is_alive()
-        return self.state.is_alive() and self.follow.is_alive()
+        return self.turns.is_alive() and (
+            self._epoch is not None or self._upstream.is_alive())
 
     def leadership(self) -> dict[str, Any]:
         """Describe who leads, as far as this process knows."""
@@ -219,7 +203,6 @@ class App:
 
     def _lead(self, epoch: int) -> None:
         """Begin to lead: read the whole database and publish from it."""
-        self._follower.stop(wait=False)
         self._upstream.stop()
         self._policies.lead(epoch)
         self.database.fence = self.elector.check
@@ -229,13 +212,15 @@ class App:
         self.follow.lead()
         self.distribute.lead(epoch)
         self._epoch = epoch
-        self._checker.start()
-        if self._conf.reevaluation.interval_s and self._conf.nova.auth_type:
-            self._adviser.start()
-        if self._conf.nova.feedback_interval_s and self._conf.nova.auth_type:
-            self._teller = feedback.Feedback(self.database,
-                                             nova.Nova(self._conf))
-            self._feedback.start()
+        self.turns.every(CHECK_S, 'check', self._check)
+        if not self._conf.nova.auth_type:
+            return
+        if interval_s := self._conf.reevaluation.interval_s:
+            self.turns.every(interval_s, 're-evaluate', self._advise)
+        if interval_s := self._conf.nova.feedback_interval_s:
+            teller = feedback.Feedback(self.database, nova.Nova(self._conf))
+            self.turns.every(interval_s, 'tell tenants',
+                             lambda: self._tell_tenants(teller))
 
     def _planned(self, groups: Iterable[str]) -> None:
         """Read groups again that were planned; have their hosts checked."""
@@ -247,16 +232,16 @@ class App:
     # Periodic work.
 
     def _look(self) -> None:
-        """Follow the leader."""
+        """Follow the leader while another process is it."""
         began_s = time.thread_time()
         self.state.follow()
         # No more than a tenth of a core.
         time.sleep(min(10.0, 9 * (time.thread_time() - began_s)))
 
-    def _tell_tenants(self) -> None:
+    def _tell_tenants(self, teller: feedback.Feedback) -> None:
         """Tell tenants on their servers."""
-        if self._teller is not None and self.leads():
-            self._teller.turn()
+        if self.leads():
+            teller.turn()
 
     def _advise(self) -> None:
         """Look for moves that would pay."""

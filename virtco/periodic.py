@@ -1,56 +1,120 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Work that comes again and again, on a thread of its own."""
+"""Work that comes again and again, on few threads."""
 
 from collections.abc import Callable
+import contextlib
+import heapq
 import logging
 import threading
+import time
 
 from virtco import exception
 from virtco import metrics
 
 LOG = logging.getLogger(__name__)
 STOP_S = 5.0
+#: Threads that wait for the next turn: one to take it, one to wait on.
+WAITING = 2
 
 
-class Periodic(threading.Thread):
-    """Calls ``work`` each ``interval_s``; an error is logged and counted, and
-    the next turn comes all the same. What turn after turn fails for the same
-    reason is logged once.
+class Turns:
+    """Threads that call work again and again.
+
+    Who takes a turn leaves another thread waiting for the next one: a turn
+    that hangs keeps no other work from its turns. An error is logged and
+    counted, and the next turn comes all the same. What turn after turn fails
+    for the same reason is logged once.
     """
 
-    def __init__(self, name: str, interval_s: float,
-                 work: Callable[[], object], counts: metrics.Metrics):
-        super().__init__(name=name, daemon=True)
-        self._interval_s = interval_s
-        self._work = work
+    def __init__(self, counts: metrics.Metrics):
         self._counts = counts
-        self._said = ''
-        self._is_ending = threading.Event()
+        self._changed = threading.Condition()
+        # A heap: time, name and turn of each work that is not under way.
+        self._due: list[tuple[float, str, Callable[[], None]]] = []
+        self._last: dict[str, Callable[[], object]] = {}
+        self._said: dict[str, str] = {}
+        self._threads: set[threading.Thread] = set()
+        self._n_waiting = 0
+        self._is_ending = False
 
-    def stop(self, wait: bool = True) -> None:
-        """Stop the thread.
+    def every(self, interval_s: float, name: str, work: Callable[[], object],
+              first_s: float | None = None, is_last: bool = False) -> None:
+        """Call ``work`` again and again, so long after its last turn.
 
-        :param wait: whether to wait for the turn that is under way.
+        :param first_s: time until the first turn; None: an interval.
+        :param is_last: whether :meth:`stop` calls it once more.
         """
-        self._is_ending.set()
-        if wait and self.is_alive():
-            self.join(STOP_S)
+        def turn() -> None:
+            self.attempt(name, work)
+            after(interval_s)
 
-    def run(self) -> None:
-        while not self._is_ending.wait(self._interval_s):
-            self.attempt()
+        def after(wait_s: float) -> None:
+            with self._changed:
+                heapq.heappush(self._due,
+                               (time.monotonic() + wait_s, name, turn))
+                if self._due[0][1] == name:
+                    self._changed.notify()
 
-    def attempt(self) -> None:
-        """Run the work once, and log an error."""
+        after(interval_s if first_s is None else first_s)
+        if is_last:
+            self._last[name] = work
+
+    def attempt(self, name: str, work: Callable[[], object]) -> None:
+        """Call ``work`` once, and log an error."""
         try:
-            self._work()
-            self._said = ''
+            work()
+            self._said[name] = ''
         except exception.VirtcoException as error:
             self._counts.flush_failures.inc()
-            if str(error) != self._said:
-                self._said = str(error)
-                LOG.warning('Could not %s: %s', self.name, error)
+            if str(error) != self._said.get(name):
+                self._said[name] = str(error)
+                LOG.warning('Could not %s: %s', name, error)
         except Exception:
-            self._counts.loop_failures.labels(self.name).inc()
-            LOG.exception('Could not %s.', self.name)
+            self._counts.loop_failures.labels(name).inc()
+            LOG.exception('Could not %s.', name)
+
+    def start(self) -> None:
+        thread = threading.Thread(target=self._take, name='turns', daemon=True)
+        thread.start()
+        self._threads.add(thread)
+
+    def is_alive(self) -> bool:
+        """Return whether turns are taken."""
+        return any(thread.is_alive() for thread in list(self._threads))
+
+    def stop(self) -> None:
+        """Begin no more turns, wait a moment for those that are under way, and
+        call once more what is to be last.
+        """
+        with self._changed:
+            self._is_ending = True
+            self._changed.notify_all()
+        until_s = time.monotonic() + STOP_S
+        for thread in list(self._threads):
+            thread.join(max(0.0, until_s - time.monotonic()))
+        for name, work in self._last.items():
+            self.attempt(name, work)
+
+    def _take(self) -> None:
+        """Take turns until enough other threads wait for them."""
+        with self._changed:
+            while not self._is_ending and self._n_waiting < WAITING:
+                wait_s = (self._due[0][0] - time.monotonic() if self._due
+                          else None)
+                if wait_s is None or wait_s > 0:
+                    self._n_waiting += 1
+                    self._changed.wait(wait_s)
+                    self._n_waiting -= 1
+                    continue
+                _due_s, _name, turn = heapq.heappop(self._due)
+                if not self._n_waiting:
+                    # Where the system has no more threads, the others wait.
+                    with contextlib.suppress(RuntimeError):
+                        self.start()
+                self._changed.release()
+                try:
+                    turn()
+                finally:
+                    self._changed.acquire()
+            self._threads.discard(threading.current_thread())

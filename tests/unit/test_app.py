@@ -4,6 +4,7 @@
 
 import math
 import threading
+import time
 import types
 
 import pytest
@@ -35,7 +36,7 @@ def shared():
 @pytest.fixture
 def rooms(shared, monkeypatch):
     """One for all tests that leave it as it was."""
-    for name in ('elector', '_epoch', '_generation', '_teller'):
+    for name in ('elector', '_epoch', '_generation'):
         monkeypatch.setattr(shared, name, getattr(shared, name))
     shared._epoch = None
     return shared
@@ -60,7 +61,7 @@ def test_a_process_begins_by_the_clock_of_the_database(monkeypatch, now_s,
 
     monkeypatch.setattr(found.clock, 'follow', followed.append, raising=False)
     monkeypatch.setattr(found.database, 'now_s', lambda: now_s)
-    monkeypatch.setattr(found._watch, 'start', begun)
+    monkeypatch.setattr(found.turns, 'start', begun)
     monkeypatch.setattr(app.migration, 'upgrade', lambda database: None)
     with pytest.raises(KeyError):
         found.start()
@@ -136,21 +137,14 @@ def test_policies_of_this_process_or_of_the_one_that_leads(rooms,
     assert len(asked) == 1
 
 
-class Alive:
-    def __init__(self, is_alive):
-        self.is_alive = lambda: is_alive
-
-
 @pytest.mark.parametrize(('one', 'other'), [
     (True, True), (True, False), (False, True)])
 def test_whether_what_is_known_is_kept(rooms, monkeypatch, one, other):
-    monkeypatch.setattr(rooms, '_follower', Alive(one))
+    monkeypatch.setattr(rooms.turns, 'is_alive', lambda: one)
     monkeypatch.setattr(rooms._upstream, 'is_alive', lambda: other)
     assert rooms.keeps() == (one and other)
     leading(rooms)
-    monkeypatch.setattr(rooms.state, 'is_alive', lambda: one)
-    monkeypatch.setattr(rooms.follow, 'is_alive', lambda: other)
-    assert rooms.keeps() == (one and other)
+    assert rooms.keeps() == one
 
 
 @pytest.mark.parametrize('checks', [True, False])
@@ -169,9 +163,7 @@ def test_hosts_of_a_launch_may_be_checked(rooms, monkeypatch, checks):
 def test_tenants_are_told_by_the_leader(rooms, leads):
     turns = []
     leading(rooms).elector.is_current = lambda: leads
-    rooms._tell_tenants()
-    rooms._teller = types.SimpleNamespace(turn=lambda: turns.append(1))
-    rooms._tell_tenants()
+    rooms._tell_tenants(types.SimpleNamespace(turn=lambda: turns.append(1)))
     assert len(turns) == leads
 
 
@@ -221,6 +213,11 @@ def make(tmp_path, schedules=True, plans=True, **groups):
     return app.App(conf, schedules=schedules, plans=plans)
 
 
+def names(turns):
+    """Names of the works that come again and again."""
+    return {name for _, name, _ in list(turns._due)}
+
+
 def test_a_process_does_all_the_work_unless_told():
     own = app.App(stored.conf(database={'connection': 'sqlite://'}))
     assert own.plans and own.elector._lock is not None
@@ -235,18 +232,17 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
     try:
         assert own.leads() and own.keeps()
         assert own.leadership() == {'epoch': 1, 'here': True, 'reached': True}
-        assert own._checker.is_alive() and own._watch.is_alive()
         assert own.decide.is_alive()
+        # Without credentials of Nova nobody is told, and nothing moved.
+        patience.wait_for(lambda: names(own.turns) == {
+            'clock', 'check', 'flush', 'estimate pairs', 'read objects',
+            'write profiles', 'reap', 'carry out orders'}, 'the works')
         # What a report tells is of use to those who follow and place.
         assert own.state.on_report[-2:] == [own.follow.reported,
                                             own.place.use]
         assert own.decide.loop.is_placing == own.place.is_busy
         # A host that is forgotten has no policy any more.
         assert own._policies.forget in own.state.on_forget
-        assert not own._follower.is_alive()
-        # Without credentials of Nova nobody is told, and nothing moved.
-        assert not own._feedback.is_alive() and not own._adviser.is_alive()
-        assert own._teller is None
         assert not own._upstream.is_alive() and own.decide.loop.leads()
         assert own.database.fence == own.elector.check
         assert own.state.tell_leader is None
@@ -257,32 +253,31 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
                 f'127.0.0.1:{server.port}')
         assert order == ['listens', 'policies 1', 'state', 'reads', 'decide',
                          'follow', 'distribute 1']
-        assert not own.place._writer.is_alive() and server.is_alive()
+        assert server.is_alive()
     finally:
         own.stop()
-    for part in (own._checker, own._watch, own.state, own.follow, server,
-                 own.elector._thread, own._tester, own.decide,
-                 own.objects._reader):
+    for part in (own.turns, server, own.elector._thread, own.decide):
         assert not part.is_alive()
     again = make(tmp_path, schedules=False)
     order = noted(again)
     try:
         again.start()
         # Who does not lead knows all before it follows.
-        assert order[:3] == ['listens', 'reads', 'follows']
+        assert order[:3] == ['listens', 'follows', 'reads']
         assert not again.leads() and again.elector._lock is None
         assert again.elector.seen.epoch == 1
         assert again.elector._thread.is_alive()
-        assert again._follower.is_alive() and again._upstream.is_alive()
+        patience.wait_for(lambda: names(again.turns) == {
+            'clock', 'follow', 'estimate pairs', 'read objects',
+            'carry out orders', 'plan again', 'write the journal'},
+            'the works')
         assert again.keeps() and again.distribute.is_alive()
         assert not again.decide.loop.leads()
         assert again.state.tell_leader == again._upstream.tell
-        assert again.place._writer.is_alive()
         assert again.distribute._server is None
     finally:
         again.stop()
-    for one in (again._follower, again._upstream, again.place._writer,
-                again._watch, again.elector._thread):
+    for one in (again._upstream, again.turns, again.elector._thread):
         assert not one.is_alive()
 
 
@@ -369,12 +364,11 @@ def test_it_tests_itself_as_soon_as_it_is_told(tmp_path, monkeypatch):
 
     monkeypatch.setattr(selftest, 'repeated', repeated)
     own = make(tmp_path)
-    assert own.problems == () and own._tester._interval_s == 15.0
+    assert own.problems == ()
     own.start()
     try:
-        assert not own._tester.is_alive()
+        assert 'test itself' not in names(own.turns)
         own.test_itself()
-        assert own._tester.is_alive()
         patience.wait_for(lambda: own.problems == tuple(found), 'the test')
     finally:
         own.stop()
@@ -391,8 +385,6 @@ def test_what_is_free_is_known_of_nova_or_of_its_last_question(tmp_path,
         'placement_endpoint_override': nowhere} if asks_nova else {})
     free = own.place._free
     assert isinstance(free.__self__, inventory.Inventory) is asks_nova
-    assert own._feedback._interval_s == own._conf.nova.feedback_interval_s
-    assert own._adviser._interval_s == math.inf
     own.database.dispose()
 
 
@@ -427,7 +419,7 @@ def noted(rooms):
     note(rooms._policies, 'lead', 'policies {}')
     note(rooms.state, 'lead', 'state')
     note(rooms.state, 'load', 'reads')
-    note(rooms._follower, 'start', 'follows')
+    note(rooms.state, 'follow', 'follows')
     note(rooms.decide, 'lead', 'decide')
     note(rooms.follow, 'lead', 'follow')
     note(rooms.distribute, 'lead', 'distribute {}')
@@ -439,27 +431,21 @@ def test_with_credentials_of_nova_tenants_are_told_and_moves_looked_for(
     nowhere = 'http://127.0.0.1:1'
     own = make(
         tmp_path, plans=False,
-        reevaluation={'interval_s': 3600.0}, nova={
+        reevaluation={'interval_s': 1800.0}, nova={
             'auth_type': 'none', 'endpoint_override': nowhere,
             'placement_endpoint_override': nowhere,
             'feedback_interval_s': 3600.0})
     stops, stop = [], own._upstream.stop
-    # It may be waiting for the leader before, and the lead does not.
-    own._follower.stop = lambda wait=True: stops.append(wait)
     own._upstream.stop = lambda: stops.append('upstream') or stop()
     own.start()
-    threads = (own._feedback, own._adviser, own.distribute._server,
-               own.state._estimator, own.objects._reader)
     try:
-        assert own._teller is not None
-        assert all(one.is_alive() for one in threads)
-        assert (own._feedback._interval_s, own._adviser._interval_s,
-                own._checker._interval_s, own._follower._interval_s,
-                own._watch._interval_s) == (3600.0, 3600.0, 5.0, 1.0, 5.0)
+        now_s = time.monotonic()
+        assert {name: round(due_s - now_s, -2) for due_s, name, _ in list(
+            own.turns._due) if due_s > now_s + 100} == {
+                'tell tenants': 3600.0, 're-evaluate': 1800.0}
     finally:
         own.stop()
-    assert not any(one.is_alive() for one in threads)
-    assert stops == [False, 'upstream', 'upstream', True]
+    assert stops == ['upstream', 'upstream']
 
 
 def test_only_an_embedded_database_is_upgraded(tmp_path, monkeypatch):
@@ -471,6 +457,6 @@ def test_only_an_embedded_database_is_upgraded(tmp_path, monkeypatch):
         monkeypatch.setattr(own.distribute, 'start', lambda: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             own.start()
-        own._watch.stop()
+        own.turns.stop()
         own.database.dispose()
     assert len(upgraded) == 1

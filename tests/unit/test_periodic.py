@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Work on a thread of its own, and what a service manager is told."""
+"""Work that comes again and again, and what a service manager is told."""
 
 import logging
 import socket
 import threading
+import time
 
 import pytest
 from rich import console
@@ -20,65 +21,148 @@ from virtco import systemd
 class Bench:
     def __init__(self, interval_s=0.001):
         self.counts, self.n_turns, self.error = metrics.Metrics(), 0, None
-        self.periodic = periodic.Periodic('work', interval_s, self.work,
-                                          self.counts)
+        self.turns = periodic.Turns(self.counts)
+        self.turns.every(interval_s, 'work', self.work)
 
     def work(self):
         self.n_turns += 1
         if self.error is not None:
             raise self.error
 
+    def attempt(self):
+        self.turns.attempt('work', self.work)
+
     def count(self, name, **labels):
         return self.counts.registry.get_sample_value(name, labels) or 0
 
 
-def test_turns_come_until_they_are_stopped():
-    bench = Bench()
-    assert not bench.periodic.is_alive()
-    bench.periodic.stop()  # what never began has nothing to wait for
-    bench = Bench()
-    bench.periodic.start()
-    patience.wait_for(lambda: bench.n_turns >= 2, poll_s=0.002)
-    assert bench.periodic.is_alive()
-    # A program that ends does not wait for it.
-    assert {thread.daemon for thread in threading.enumerate()
-            if thread.name == 'work'} == {True}
-    bench.periodic.stop()
-    assert not bench.periodic.is_alive()
+@pytest.fixture
+def bench():
+    found = Bench()
+    yield found
+    found.turns.stop()
 
 
-def test_a_stop_may_not_wait():
-    bench = Bench(60.0)
-    bench.periodic.start()
-    bench.periodic.stop(wait=False)
-    patience.wait_for(lambda: not bench.periodic.is_alive(), poll_s=0.002)
-    assert bench.n_turns == 0
+def wait_for(check):
+    patience.wait_for(check, poll_s=0.002)
 
 
-def test_what_fails_again_and_again_is_said_once(caplog):
-    bench = Bench()
+def test_turns_come_until_they_are_stopped(bench):
+    assert not bench.turns.is_alive()
+    bench.turns.start()
+    wait_for(lambda: bench.n_turns >= 2)
+    assert bench.turns.is_alive()
+    # A program that ends does not wait for them.
+    assert {thread.daemon for thread in bench.turns._threads} == {True}
+    bench.turns.stop()
+    assert not bench.turns.is_alive()
+    n_turns = bench.n_turns
+    time.sleep(0.01)
+    assert bench.n_turns == n_turns
+
+
+def test_a_first_turn_may_be_early_and_one_more_the_last():
+    bench, order = Bench(60.0), []
+    bench.turns.every(60.0, 'early', lambda: order.append('early'), first_s=0)
+    bench.turns.every(60.0, 'last', lambda: order.append('last'), is_last=True)
+    bench.turns.start()
+    wait_for(lambda: order)
+    # Those who wait notice what comes sooner.
+    bench.turns.every(60.0, 'now', lambda: order.append('now'), first_s=0)
+    wait_for(lambda: len(order) == 2)
+    bench.turns.stop()
+    assert order == ['early', 'now', 'last'] and bench.n_turns == 0
+
+
+def test_turns_that_hang_keep_nothing_else_waiting(bench):
+    """Each has its thread meanwhile, and does not overlap itself."""
+    goes_on, hanging = threading.Event(), []
+
+    def hang(number):
+        hanging.append(number)
+        goes_on.wait(60)
+
+    for number in range(5):
+        bench.turns.every(0.001, f'hang {number}',
+                          lambda number=number: hang(number))
+    bench.turns.start()
+    wait_for(lambda: len(hanging) == 5)
+    n_turns = bench.n_turns
+    wait_for(lambda: bench.n_turns > n_turns + 5)
+    assert sorted(hanging) == [*range(5)]
+    assert len(bench.turns._threads) <= 5 + periodic.WAITING + 1
+    goes_on.set()
+    wait_for(lambda: len(hanging) > 10)
+    bench.turns.stop()
+    assert not bench.turns._threads
+
+
+def test_threads_that_are_not_needed_end(bench):
+    goes_on, n_begun = threading.Event(), []
+    for number in range(5):
+        bench.turns.every(
+            60.0, f'hang {number}',
+            lambda: n_begun.append(1) or goes_on.wait(60), first_s=0)
+    bench.turns.start()
+    wait_for(lambda: len(n_begun) == 5)
+    goes_on.set()
+    wait_for(lambda: len(bench.turns._threads) <= periodic.WAITING)
+
+
+def test_without_a_further_thread_turns_wait_for_each_other(bench,
+                                                            monkeypatch):
+    bench.turns.start()
+    wait_for(lambda: bench.n_turns)
+
+    def refuse(_thread):
+        raise RuntimeError("can't start new thread")
+
+    goes_on, hangs = threading.Event(), threading.Event()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, 'start', refuse)
+        for number in range(2):
+            bench.turns.every(0.001, f'hang {number}',
+                              lambda: hangs.set() or goes_on.wait(60))
+        hangs.wait(60)
+        goes_on.set()
+        n_turns = bench.n_turns
+        wait_for(lambda: bench.n_turns > n_turns)
+
+
+def test_a_stop_waits_for_what_is_under_way():
+    bench, goes_on, order = Bench(60.0), threading.Event(), []
+    bench.turns.every(60.0, 'slow', lambda: order.append('begun')
+                      or goes_on.wait(60) and order.append('done'), first_s=0)
+    bench.turns.every(60.0, 'last', lambda: order.append('last'), is_last=True)
+    bench.turns.start()
+    wait_for(lambda: order)
+    threading.Timer(0.05, goes_on.set).start()
+    bench.turns.stop()
+    assert order == ['begun', 'done', 'last']
+
+
+def test_what_fails_again_and_again_is_said_once(bench, caplog):
     bench.error = exception.NovaUnavailable(why='away')
     for _ in range(3):
-        bench.periodic.attempt()
+        bench.attempt()
     assert len(caplog.messages) == 1 and 'work' in caplog.messages[0]
     assert bench.count('virtco_flush_failures_total') == 3
     bench.error = exception.NovaUnavailable(why='refused')
-    bench.periodic.attempt()
+    bench.attempt()
     assert len(caplog.messages) == 2
     # After a turn that went well it is news again.
     bench.error = None
-    bench.periodic.attempt()
+    bench.attempt()
     bench.error = exception.NovaUnavailable(why='refused')
-    bench.periodic.attempt()
+    bench.attempt()
     assert len(caplog.messages) == 3
     assert bench.count('virtco_loop_failures_total', loop='work') == 0
 
 
-def test_a_mistake_is_counted_and_logged(caplog):
-    bench = Bench()
+def test_a_mistake_is_counted_and_logged(bench, caplog):
     bench.error = ZeroDivisionError('oops')
     for _ in range(2):
-        bench.periodic.attempt()
+        bench.attempt()
     assert bench.count('virtco_loop_failures_total', loop='work') == 2
     assert 'oops' in caplog.text
 

@@ -8,6 +8,7 @@ import time
 from oslo_config import cfg
 
 from virtco import metrics
+from virtco import periodic
 from virtco.decide import checks
 from virtco.decide import loop
 from virtco.decide import measurement_orders as orders
@@ -25,7 +26,7 @@ class Decide:
 
     def __init__(self, conf: cfg.ConfigOpts, state: states.State,
                  objects: catalogue.Objects, publisher: publisher.Publisher,
-                 counts: metrics.Metrics,
+                 counts: metrics.Metrics, turns: periodic.Turns,
                  clock: Callable[[], float] = time.time):
         self._live = state.live
         self.publisher = publisher
@@ -36,7 +37,7 @@ class Decide:
         self.checks = checks.Checks(conf, self.prober, state.live,
                                     objects.findings.conclude, clock)
         self.orders = orders.Orders(conf, state, self.checks, self.prober,
-                                    counts, clock)
+                                    turns, clock)
         self._waiting: tuple[policy_documents.Policies | None,
                              dict[str, waiting.Waiting]] = None, {}
         state.on_change.append(self.loop.notify)
@@ -56,7 +57,6 @@ class Decide:
         self.loop.notify(True)
 
     def stop(self) -> None:
-        self.orders.stop()
         self.checks.stop()
         self.loop.stop()
 

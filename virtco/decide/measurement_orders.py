@@ -24,7 +24,6 @@ from oslo_config import cfg
 from sqlalchemy import orm
 
 from virtco import exception
-from virtco import metrics
 from virtco import periodic
 from virtco.db import models
 from virtco.db import orders as db_orders
@@ -37,7 +36,7 @@ from virtco.wire import probe as probe_wire
 
 LOG = logging.getLogger(__name__)
 
-TURN_S = 0.5
+TURN, TURN_S = 'carry out orders', 0.5
 CHECK, PROBE, SCHEDULE = 'check', 'probe', 'schedule'
 #: Time between two writes of the schedule's state.
 SCHEDULE_S = 5.0
@@ -79,12 +78,13 @@ class Orders:
 
     def __init__(self, conf: cfg.ConfigOpts, state: states.State,
                  checks: checks.Checks, prober: probes.Prober,
-                 counts: metrics.Metrics, clock: Callable[[], float]):
+                 turns: periodic.Turns, clock: Callable[[], float]):
         self._conf = conf.probe
         self._database = state.database
         self._live = state.live
         self._checks = checks
         self._prober = prober
+        self._turns = turns
         self._clock = clock
         self._leads = False
         self._lock = threading.Lock()
@@ -94,14 +94,9 @@ class Orders:
         self._schedule: tuple[float, str] = (-SCHEDULE_S, '')
         # Groups that were planned, and when their hosts are known.
         self._new: dict[str, float] = {}
-        self._turns = periodic.Periodic('carry out orders', TURN_S,
-                                        self.turn, counts)
 
     def start(self) -> None:
-        self._turns.start()
-
-    def stop(self) -> None:
-        self._turns.stop()
+        self._turns.every(TURN_S, TURN, self.turn)
 
     def lead(self) -> None:
         """Carry out orders in this process from now on."""
@@ -151,7 +146,7 @@ class Orders:
                 ordered_at=now_s, expires_at=now_s + expires_s,
                 document=_encoded(document)), most_live))
         if self._leads:
-            self._turns.attempt()
+            self._turns.attempt(TURN, self.turn)
 
     def find_check(self, check_id: str) -> check_wire.Check:
         """Return a check.

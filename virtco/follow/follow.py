@@ -35,19 +35,20 @@ class Follow:
     """
 
     def __init__(self, conf: cfg.ConfigOpts, state: known.State,
-                 counts: metrics.Metrics, clock: Callable[[], float]):
+                 counts: metrics.Metrics, turns: periodic.Turns,
+                 clock: Callable[[], float]):
         self._conf = conf
         self._state = state
         self._metrics = counts
+        self._turns = turns
         self._clock = clock
         self._transitions = transitions.Transitions(state.database, clock)
         self._auditor: auditor.Auditor | None = None
-        self._reaper = periodic.Periodic('reap', REAP_S, self._turn, counts)
         self._n_turns = 0
 
     def lead(self) -> None:
         """Do the work for which no notification comes."""
-        self._reaper.start()
+        self._turns.every(REAP_S, 'reap', self._turn)
         # Nova's notifications hold in any process; conclusions from its lists
         # hold only in the leader.
         self._auditor = auditor.start(
@@ -57,11 +58,6 @@ class Follow:
     def stop(self) -> None:
         if self._auditor is not None:
             self._auditor.stop()
-        self._reaper.stop()
-
-    def is_alive(self) -> bool:
-        """Return whether the thread that reaps runs."""
-        return self._reaper.is_alive()
 
     def notified(self, event_type: str, payload: Mapping[str, Any],
                  timestamp: Any = None, publisher: Any = None) -> bool:

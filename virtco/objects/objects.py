@@ -33,9 +33,10 @@ class Objects:
     """
 
     def __init__(self, conf: cfg.ConfigOpts, state: states.State,
-                 counts: metrics.Metrics,
+                 counts: metrics.Metrics, turns: periodic.Turns,
                  clock: Callable[[], float] = time.time):
         self._state = state
+        self._turns = turns
         self.settings = settings.Settings(conf, state.database,
                                           state.invalidate, clock)
         self.coflows = coflows.Coflows(conf, state, clock)
@@ -50,29 +51,20 @@ class Objects:
         self.advice = group_advice.Advice(conf, state, clock)
         self.clusters = proximity.Clusters(state, self.plane)
         state.on_load.append(self._load)
-        self._reader = periodic.Periodic('read objects', READ_S, self._read,
-                                         counts)
-        self._profiler = periodic.Periodic(
-            'write profiles', profiles.FLUSH_S, self.profiles.flush, counts)
 
     def plane(self) -> tree.Plane | None:
         """Return the plane of the network that carries the coflows."""
         return self.topology.get().plane(tree.FRONT_END)
 
     def start(self) -> None:
-        """Start reading on a thread, as leader or not."""
-        self._reader.start()
+        """Read changes from now on, as leader or not."""
+        self._turns.every(READ_S, 'read objects', self._read)
 
     def lead(self) -> None:
         """Raise the alerts, and store the counts of profiles."""
         self.findings.show()
-        self._profiler.start()
-
-    def stop(self) -> None:
-        self._reader.stop()
-        if self._profiler.is_alive():
-            self._profiler.stop()
-            self._profiler.attempt()
+        self._turns.every(profiles.FLUSH_S, 'write profiles',
+                          self.profiles.flush, is_last=True)
 
     def _load(self) -> None:
         """Load all objects before the state is read."""

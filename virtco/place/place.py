@@ -67,7 +67,7 @@ class Place:
 
     def __init__(self, conf: cfg.ConfigOpts, state: known.State,
                  settings: settings.Settings, counts: metrics.Metrics,
-                 starting: startup.Startup,
+                 turns: periodic.Turns, starting: startup.Startup,
                  changed: Callable[[Iterable[str]], None],
                  free: Callable[[], Mapping[str, booking.Vector]] | None = (
                      None),
@@ -81,6 +81,7 @@ class Place:
         self._state = state
         self._settings = settings
         self._metrics = counts
+        self._turns = turns
         self._startup = starting
         self._changed = changed
         self._clock = clock
@@ -91,17 +92,13 @@ class Place:
         self._is_used = False
         self._journal = journal.Journal(state.database, clock)
         self._decisions = decisions.Decisions(state.database)
-        self._writer = periodic.Periodic('write the journal',
-                                         journal.INTERVAL_S,
-                                         self._write, counts)
-        self._replanner = periodic.Periodic(
-            'plan again', REPLAN_S, self._replan, counts)
         self._pool = concurrent.futures.ThreadPoolExecutor(
             WORKERS, thread_name_prefix='placement')
 
     def start(self) -> None:
-        self._writer.start()
-        self._replanner.start()
+        self._turns.every(journal.INTERVAL_S, 'write the journal',
+                          self._write, is_last=True)
+        self._turns.every(REPLAN_S, 'plan again', self._replan)
 
     def _replan(self) -> None:
         """Plan rows again that Nova has not asked about."""
@@ -145,9 +142,6 @@ class Place:
 
     def stop(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
-        self._replanner.stop()
-        self._writer.stop()
-        self._writer.attempt()
 
     def use(self, *_anything: Any) -> None:
         """Load the planner's libraries at the first sign of use.

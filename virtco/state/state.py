@@ -15,7 +15,6 @@ from typing import Any
 from oslo_config import cfg
 from sqlalchemy import orm
 
-from virtco import metrics
 from virtco import periodic
 from virtco.db import groups as db_groups
 from virtco.db import models
@@ -64,10 +63,11 @@ class State:
     """
 
     def __init__(self, conf: cfg.ConfigOpts, database: db_session.Database,
-                 counts: metrics.Metrics,
+                 turns: periodic.Turns,
                  plane: Callable[[], tree.Plane | None] = lambda: None,
                  clock: Callable[[], float] = time.time):
         self.database = database
+        self._turns = turns
         self._clock = clock
         self.rates = measured_rates.Rates()
         rules = rules_of(conf)
@@ -88,10 +88,6 @@ class State:
         self._is_behind = False
         self._loading = threading.Lock()
         self._stale: set[str] = set()
-        self._flusher = periodic.Periodic(
-            'flush', FLUSH_S, self.flush, counts)
-        self._estimator = periodic.Periodic(
-            'estimate pairs', PAIRS_S, self._estimate_pairs, counts)
         self._forgot_s = -math.inf
         # Rows of measurements that the database has not.
         self._unstored: dict[tuple[str, str, int], dict[str, Any]] = {}
@@ -113,8 +109,8 @@ class State:
             read()
 
     def start(self) -> None:
-        """Estimate pairs on a thread, whether or not this process leads."""
-        self._estimator.start()
+        """Estimate pairs, whether or not this process leads."""
+        self._turns.every(PAIRS_S, 'estimate pairs', self._estimate_pairs)
 
     def lead(self) -> None:
         """Count from here on, and store the counts.
@@ -128,7 +124,7 @@ class State:
         # Read before edge modules report: their bytes add to the stored
         # counts.
         self.refresh()
-        self._flusher.start()
+        self._turns.every(FLUSH_S, 'flush', self.flush, is_last=True)
 
     def follow(self) -> None:
         """Take over the leader's stored counts."""
@@ -144,16 +140,6 @@ class State:
         """Return the generation of all reservations in the database."""
         with self.database.reader() as session:
             return db_groups.generation(session)
-
-    def stop(self) -> None:
-        self._estimator.stop()
-        if self._flusher.is_alive():
-            self._flusher.stop()
-            self._flusher.attempt()
-
-    def is_alive(self) -> bool:
-        """Return whether the thread that stores counts runs."""
-        return self._flusher.is_alive()
 
     def changed(self, urgent: bool = True) -> None:
         for tell in self.on_change:

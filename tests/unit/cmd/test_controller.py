@@ -14,6 +14,7 @@ import weakref
 import pytest
 
 from tests import patience
+from tests.unit import test_app
 from virtco import exception
 from virtco import systemd
 from virtco.api import front
@@ -98,7 +99,8 @@ def test_a_program_does_its_duties(tmp_path, monkeypatch, program, serves,
         assert gc.get_freeze_count() > n_frozen
         assert (rooms.plans, rooms.leads()) == (serves, schedules)
         assert rooms.starting.what is None
-        assert rooms._tester.is_alive()
+        patience.wait_for(
+            lambda: 'test itself' in test_app.names(rooms.turns), 'a test')
         # The others tell how they are, and nothing else.
         assert ask(loader.front, '/health')[1]['status'] != 'starting'
         assert ask(loader.front, '/v1/settings')[0] == (

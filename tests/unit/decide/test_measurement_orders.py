@@ -13,6 +13,7 @@ from tests.unit import plain
 from tests.unit import stored
 from virtco import exception
 from virtco import metrics
+from virtco import periodic
 from virtco.db import migration
 from virtco.db import session as db_session
 from virtco.decide import asked
@@ -79,7 +80,7 @@ class Process:
         self.checks, self.prober = Checks(), Prober()
         self.orders = plain.Plain(orders.Orders(
             conf, stored.state(database, Live), self.checks, self.prober,
-            metrics.Metrics(), clock))
+            periodic.Turns(metrics.Metrics()), clock))
         self.deposed, database.fence = False, self.fence
 
     def fence(self, _session):
@@ -356,15 +357,6 @@ def test_who_leads_no_more_begins_nothing_anew(start):
     with pytest.raises(exception.Deposed):
         leader.orders.lead()
     assert not leader.orders._leads
-
-
-def test_orders_are_looked_at_until_it_stops(start):
-    turns = start().orders._turns
-    found = start().orders
-    found.start()
-    assert found._turns.is_alive()
-    found.stop()
-    assert not found._turns.is_alive() and not turns.is_alive()
 
 
 def test_constants():

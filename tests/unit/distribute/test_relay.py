@@ -394,7 +394,8 @@ def test_edge_modules_leave_one_that_does_not_reach_the_leader(tmp_path):
         distributor={'port': 0}, api={'auth_strategy': 'noauth'},
         leadership={'lease_s': 1.0},
         database={'connection': f'sqlite:///{tmp_path / "db"}'}))
-    beats = periodic.Periodic('beat', 0.1, beat, metrics.Metrics())
+    beats = periodic.Turns(metrics.Metrics())
+    beats.every(0.1, 'beat', beat)
     one.start()
     try:
         with test_server.dial(types.SimpleNamespace(

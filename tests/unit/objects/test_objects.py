@@ -23,13 +23,6 @@ def follower(bench):
     return test_state.Bench(bench.database, leads=False)
 
 
-def test_objects_are_read_whoever_leads(bench):
-    bench.objects.start()
-    assert bench.objects._reader.is_alive()
-    bench.objects.stop()
-    assert not bench.objects._reader.is_alive()
-
-
 def test_findings_are_read_by_all_and_rates_by_those_who_follow(
         bench, follower):
     bench.state.measured(made.measurement('a', 'b', 1e9))
@@ -53,12 +46,10 @@ def test_who_leads_writes_profiles_until_it_stops(bench):
     bench.state.refresh()
     # Who does not lead writes none.
     bench.state.live.intake('h1', known.report(20, coflow_id='c-p-a'), 1.0)
-    bench.objects.stop()
+    bench.turns.stop()
     assert bench.rows(models.ProfileHour) == []
     bench.objects.lead()
-    assert bench.objects._profiler.is_alive()
-    bench.objects.stop()
-    assert not bench.objects._profiler.is_alive()
+    bench.turns.stop()
     (row,) = bench.rows(models.ProfileHour)
     assert pairs.decode(row.pairs) == {(1, 2): 20.0}
 
@@ -95,5 +86,4 @@ def test_who_leads_raises_the_alerts(bench, follower):
     try:
         assert alert() == 0.5
     finally:
-        follower.objects.stop()
-        follower.state.stop()
+        follower.turns.stop()

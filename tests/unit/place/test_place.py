@@ -14,6 +14,7 @@ from tests import patience
 from tests.unit import stored
 from tests.unit.place import asking
 from virtco import exception
+from virtco import periodic
 from virtco import startup
 from virtco.db import models
 from virtco.model import snapshot
@@ -36,10 +37,11 @@ class Room(asking.Asking):
         super().__init__(**conf)
         self.told, self.checked = [], []
         self.starting = startup.Startup()
+        self.turns = periodic.Turns(self.counts)
         self.room = places.Place(
             self.conf, stored.state(self.database, self.state),
-            self.settings, self.counts, self.starting, self.told.extend,
-            inventory, self.clock,
+            self.settings, self.counts, self.turns, self.starting,
+            self.told.extend, inventory, self.clock,
             preflight=self.checked.extend)
 
     def ask(self, *args, **values):
@@ -52,14 +54,15 @@ def make():
 
     def call(*args, is_loaded=True, **values):
         one = Room(*args, **values)
-        made.append(one.room)
+        made.append(one)
         if is_loaded:
             one.room.load_planner(False)
         return one
 
     yield call
-    for room in made:
-        room.stop()
+    for one in made:
+        one.room.stop()
+        one.turns.stop()
 
 
 def count(metric, *labels):
@@ -336,9 +339,7 @@ def test_what_waits_is_written_at_the_end(make):
     one = make()
     one.ask(0)
     one.room.start()
-    assert one.room._writer.is_alive()
-    one.room.stop()
-    assert not one.room._writer.is_alive()
+    one.turns.stop()
     assert len(one.rows(models.Decision)) == 1
 
 
@@ -510,6 +511,7 @@ def test_groups_that_were_planned_again_are_told(make, monkeypatch):
     monkeypatch.setattr(places, 'REPLAN_S', 0.01)
     one = make(is_loaded=False)
     one.room.start()
+    one.turns.start()
     one.room.load_planner(False)
     monkeypatch.setattr(one.room._placer.replanning, 'turn', lambda: ['g'])
     patience.wait_for(lambda: 'g' in one.told)

@@ -12,6 +12,7 @@ from tests.unit import stored
 from tests.unit.state import test_live_state as known
 from virtco import exception
 from virtco import metrics
+from virtco import periodic
 from virtco.db import migration
 from virtco.db import models
 from virtco.db import session as db_session
@@ -37,9 +38,10 @@ class Bench:
         self.now_s, self.changes = 1000.0, []
         conf = stored.conf(scheduler={'wire_overhead_fraction': 0.0})
         counts, clock = metrics.Metrics(), lambda: self.now_s
-        self.state = state.State(conf, self.database, counts,
+        self.turns = turns = periodic.Turns(counts)
+        self.state = state.State(conf, self.database, turns,
                                  lambda: self.objects.plane(), clock)
-        self.objects = objects.Objects(conf, self.state, counts, clock)
+        self.objects = objects.Objects(conf, self.state, counts, turns, clock)
         self.state.on_change.append(self.changes.append)
         if not leads:
             self.told = []
@@ -307,7 +309,7 @@ def test_a_read_before_a_takeover_does_not_follow_it(monkeypatch, tmp_path):
     bench.state.live.intake('h1', known.report(20, coflow_id='c-p-a'), 1.0)
     bench.state.flush()
     follower.state.lead()
-    follower.state.stop()
+    follower.turns.stop()
     assert follower.state.live.status('c-p-a').sent_bytes == pytest.approx(20)
 
 
@@ -595,7 +597,7 @@ def test_what_is_quiet_for_a_week_is_forgotten(bench, follower):
 
 
 def test_the_generation_is_read(bench):
-    assert bench.state.generation() == 1 and not bench.state.is_alive()
+    assert bench.state.generation() == 1
 
 
 def test_hosts_that_can_be_measured():
@@ -740,24 +742,16 @@ def test_who_leads_counts_from_what_was_written_and_writes_at_its_end(
     bench.group('b')
     bench.objects.settings.change({'order': 'fair'}, 'admin')
     own.lead()
-    assert own.tell_leader is None and own.is_alive()
+    assert own.tell_leader is None
     assert follower.objects.settings.is_fair
     # All was read before anybody is served.
     assert follower.coflows() == {'c-p-a', 'c-p-b'}
     assert own.live.status('c-p-a').sent_bytes == 20
     own.report('h1', known.report(5, coflow_id='c-p-a'))
-    own.stop()
-    assert not own.is_alive()
+    follower.turns.stop()
     assert {row.id: row.sent_bytes for row in bench.rows(models.Coflow)
             } == {'c-p-a': 25, 'c-p-b': 0}
     # Who never led writes nothing.
     bench.state.report('h2', made.report())
-    bench.state.stop()
+    bench.turns.stop()
     assert [row.host for row in bench.rows(models.Host)] == ['h1']
-
-
-def test_pairs_are_estimated_whoever_leads(bench):
-    bench.state.start()
-    assert bench.state._estimator.is_alive()
-    bench.state.stop()
-    assert not bench.state._estimator.is_alive()
