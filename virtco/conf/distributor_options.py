@@ -67,8 +67,9 @@ Whether the relays of ``endpoints`` use TLS.
 """),
     cfg.IntOpt('max_connections_per_address', default=32, min=1,
                max=1_000_000, help="""
-Most simultaneous connections from one address. Raise it where edge modules
-connect through a proxy or address translation.
+Most simultaneous connections from one address; four times as many may begin
+at once, and a quarter as many a second in the long run. Raise it where edge
+modules connect through a proxy or address translation.
 """),
     cfg.FloatOpt('heartbeat_s', default=30, min=0.2, max=600, help="""
 Time after which an edge module with nothing to report sends a heartbeat, in

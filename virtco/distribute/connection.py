@@ -29,6 +29,9 @@ _RESEND = messages.frame(messages.Resend())
 HELLO_BYTES = 16 * 1024
 #: An envelope adds no more.
 ENVELOPE_BYTES = 512
+#: Price of an arrival, besides the time until its payloads are taken: a byte
+#: may come alone.
+ARRIVAL_CPU_S = 1e-5
 #: A pause is no shorter: to end one and begin the next has a price, too.
 PAUSE_S = 0.1
 #: A pause ends while no placement is under way, which decoding would keep
@@ -165,7 +168,7 @@ class Peer:
             self._hub.left(seat)
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """Connection of an edge module or of another controller process.
 
     :ivar address: address of the other end.
@@ -189,6 +192,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._hello_timer: asyncio.TimerHandle | None = None
         self._pause_timer: asyncio.TimerHandle | None = None
+        self._began_s = 0.0
 
     @property
     def seats(self) -> list[Seat]:
@@ -228,42 +232,64 @@ class Connection(asyncio.Protocol):
         self.is_writable = self._transport is not None
         self._hub.resumed(self)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, _size_bytes: int) -> memoryview:
+        """Return the place for what comes next; its records are decrypted
+        from now on, which takes long where there are many.
+        """
+        self._began_s = self._hub.cpu_clock()
+        return self._hub.arriving
+
+    def buffer_updated(self, n_bytes: int) -> None:
         """Handle whole frames; an idle heartbeat takes a shorter way, and no
         second one before the next turn.
         """
+        data = self._hub.arriving[:n_bytes]
         self.heard_s = self._hub.clock()
         if data == _HEARTBEAT and (seat := self._resting()) is not None:
             # All that thousands of idle edges ever say.
             self._hub.rests(seat)
             return
-        payloads = self._reader.feed(data)
-        if not self.is_paused:
-            self._take_all(payloads)
+        payloads, began_s = self._reader.feed(data), self._began_s
+        if not self.is_paused and not self._take_all(
+                payloads, began_s - ARRIVAL_CPU_S):
+            self._charge(0, began_s - ARRIVAL_CPU_S)
 
-    def _take_all(self, payloads: Iterator[bytes]) -> None:
-        """Take payloads until none is left or the budget is used up."""
+    def _take_all(self, payloads: Iterator[bytes], began_s: float) -> bool:
+        """Take payloads until none is left or the budget is used up; return
+        whether there were any.
+
+        :param began_s: processor time at which the work on them began.
+        """
+        is_any = False
         try:
             for payload in payloads:
+                is_any = True
                 if self._is_closing():
-                    return
-                began_s = self._hub.cpu_clock()
+                    break
                 try:
                     self._take(payload)
                 finally:  # a refused message was decoded, too
                     wait_s = self._charge(len(payload), began_s)
                 if wait_s > 0:
-                    self.pause(wait_s)
-                    return
+                    break
+                began_s = self._hub.cpu_clock()
         except exception.VirtcoException as error:
             self.refuse(str(error))
+            return True
+        return is_any
 
     def _charge(self, size_bytes: int, began_s: float) -> float:
-        """Charge an edge module for a message."""
-        if self.seat is None:
+        """Charge an edge module, or before its hello the address, for a
+        message or a part of one; pause it, and return for how long.
+        """
+        if self.peer is not None:
             return 0.0
-        return self._hub.charge(self.seat.host, size_bytes,
-                                self._hub.cpu_clock() - began_s)
+        wait_s = self._hub.charge(
+            self.address if self.seat is None else self.seat.host,
+            size_bytes, self._hub.cpu_clock() - began_s)
+        if wait_s > 0:
+            self.pause(wait_s)
+        return wait_s
 
     def _is_closing(self) -> bool:
         return self._transport is None or self._transport.is_closing()
@@ -292,7 +318,7 @@ class Connection(asyncio.Protocol):
             return
         self.heard_s = self._hub.clock()
         self.is_paused = False
-        self._take_all(self._reader.feed(b''))
+        self._take_all(self._reader.feed(b''), self._hub.cpu_clock())
         if self._transport is not None and not (
                 self.is_paused or self._transport.is_closing()):
             self._transport.resume_reading()

@@ -55,6 +55,9 @@ SPREAD_S = 30.0
 #: The limit of open files is raised to fit. 10,000 connections with TLS take
 #: 621 MB.
 MAX_CONNECTIONS = 65_536
+#: New connections from one address per second in the long run, and at once,
+#: per connection that it may have: a handshake takes 1 ms.
+COMERS_PER_S, COMERS_BURST = 0.25, 4
 TURN_S = 1.0
 #: Time in which the loop takes messages before it does anything else: those
 #: that said one after that rest. A frame of 256 KiB takes 4 ms, and 200 hosts
@@ -202,11 +205,16 @@ class Server(LoopThread):
         self._peers: dict[str, connection.Peer] = {}
         self._per_address: collections.Counter[str] = collections.Counter()
         self._heard: set[str] = set()
+        #: Place for what one connection reads.
+        self.arriving = memoryview(bytearray(frames.MOST_BYTES))
         # Also of those that come back before theirs are full again.
         self._bytes = token_bucket.Buckets(token_bucket.BYTES_PER_S,
                                            token_bucket.BURST_BYTES)
         self._cpu = token_bucket.Buckets(token_bucket.CPU_PER_S,
                                          token_bucket.BURST_CPU_S)
+        self._comers = token_bucket.Buckets(
+            COMERS_PER_S * options.max_connections_per_address,
+            COMERS_BURST * options.max_connections_per_address)
         self._due: dict[str, None] = {}
         self._is_sending = False
         # When the loop began to take messages in this turn.
@@ -265,16 +273,21 @@ class Server(LoopThread):
                 await asyncio.sleep(0.1)
                 continue
             self._welcome(sock, address[0])
+            # The next one may be there already: others have their turn first.
+            await asyncio.sleep(0)
 
     def _welcome(self, sock: socket.socket, address: str) -> None:
         """Count a connection, and begin its handshake."""
+        now_s = self.clock()
         if (len(self._all) >= MAX_CONNECTIONS
                 or self._per_address[address]
-                >= self._options.max_connections_per_address):
+                >= self._options.max_connections_per_address
+                or self._comers.wait_s(address, now_s)):
             self._counts.refused_connections.labels('limit').inc()
             self._log('Too many connections, the last one from %s.', address)
             sock.close()
             return
+        self._comers.spend(address, 1, now_s)
         self._per_address[address] += 1
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
         self.loop.create_task(self._connect(sock, address))

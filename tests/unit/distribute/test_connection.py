@@ -116,7 +116,7 @@ def test_reports_and_heartbeats(edge):
     # In pieces as well.
     whole = made.frame('heartbeat')
     for part in (whole[:5], whole[5:], whole + whole):
-        edge.connection.data_received(part)
+        edge.come(part)
     assert edge.hub.take() == [
         ('heard', 'h1', session.Report(report, False),
          ends.payload_of('heartbeat'))] * 3
@@ -133,8 +133,8 @@ def test_a_heartbeat_after_half_a_frame_is_part_of_it(edge):
     frame = made.frame('nack', generation=3, error=made.frame(
         'heartbeat').decode())
     begin = frame.index(b'heartbeat') - 20
-    edge.connection.data_received(frame[:begin])
-    edge.connection.data_received(made.frame('heartbeat'))
+    edge.come(frame[:begin])
+    edge.come(made.frame('heartbeat'))
     assert edge.hub.take() == []
 
 
@@ -143,12 +143,41 @@ def test_what_an_edge_module_says_is_charged_to_its_host(run):
     edge.hub.cpu_clock = lambda: len(edge.hub.notes)
     edge.hello()
     edge.say('ack', generation=3)
-    edge.connection.data_received(made.frame('ack', generation=4)
-                                  + made.frame('ack', generation=5))
+    edge.come(made.frame('ack', generation=4)
+              + made.frame('ack', generation=5))
     said = [ends.payload_of('hello', version=frames.VERSION, host='h1',
                        generation=3), *(
         ends.payload_of('ack', generation=number) for number in (3, 4, 5))]
-    assert edge.hub.charged == [('h1', len(one), 1) for one in said]
+    arrived = connection.ARRIVAL_CPU_S
+    assert edge.hub.charged == [
+        ('h1', len(one), pytest.approx(cpu_s, rel=1e-9)) for one, cpu_s
+        in zip(said, (1 + arrived, 1 + arrived, 1 + arrived, 1))]
+
+
+def test_a_byte_that_comes_alone_is_charged_with_its_decryption(run):
+    edge, spent_s = run(ends.End), iter(range(100))
+    edge.hub.cpu_clock = lambda: next(spent_s)
+    price = pytest.approx(1 + connection.ARRIVAL_CPU_S, rel=1e-9)
+    hello = made.frame('hello', version=frames.VERSION, host='h1')
+    edge.come(hello[:1])
+    edge.come(hello[1:])
+    edge.hub.waits_s = [0.0, 2.0]
+    for _ in range(2):
+        assert not edge.connection.is_paused
+        run(edge.come, b'\0')
+    assert edge.connection.is_paused and not edge.transport.is_reading
+    edge.come(b'\0')  # it was decrypted already
+    assert edge.hub.charged == [
+        ('10.0.0.1', 0, price), ('h1', len(hello) - frames.HEADER_BYTES,
+                                 price), ('h1', 0, price), ('h1', 0, price)]
+
+
+def test_bytes_of_a_relay_are_charged_to_nobody(run):
+    relay = run(ends.End)
+    relay.join()
+    relay.hub.charged.clear()
+    relay.come(b'\0')
+    assert relay.hub.charged == []
 
 
 def test_a_second_heartbeat_of_a_turn_is_charged(edge):
@@ -159,7 +188,8 @@ def test_a_second_heartbeat_of_a_turn_is_charged(edge):
     for _ in range(3):
         edge.say('heartbeat')
     heartbeat = ends.payload_of('heartbeat')
-    assert edge.hub.charged == [('h1', len(heartbeat), 0.0)] * 2
+    assert edge.hub.charged == [
+        ('h1', len(heartbeat), pytest.approx(connection.ARRIVAL_CPU_S))] * 2
     assert edge.hub.take() == [('rests', 'h1')] + [
         ('heard', 'h1', session.Report(report, False), heartbeat)] * 2
 
@@ -170,13 +200,13 @@ def test_what_is_refused_is_charged_too(run):
     edge.hello()
     edge.hub.charged.clear()
     wrong = made.frame('report', report={'epoch': 7})
-    edge.connection.data_received(wrong)
+    edge.come(wrong)
     assert [note[0] for note in edge.hub.take()][-1] == 'refused'
     ((host, size_bytes, _),) = edge.hub.charged
     assert (host, size_bytes) == ('h1', len(wrong) - frames.HEADER_BYTES)
     stranger = run(ends.End)
-    stranger.connection.data_received(wrong)
-    assert stranger.hub.charged == []
+    stranger.come(wrong)
+    assert [host for host, *_ in stranger.hub.charged] == ['10.0.0.1']
 
 
 def acks(*generations):
@@ -198,7 +228,7 @@ def paused(edge, waits_s, data):
     clock = asyncio.get_running_loop().time
     edge.hub.waits_s = waits_s
     begin_s = clock()
-    edge.connection.data_received(data)
+    edge.come(data)
     end_s = edge.connection._pause_timer.when()
     return end_s - clock(), end_s - begin_s
 
@@ -209,7 +239,7 @@ def test_who_owes_is_not_read_until_it_paid(edge, run):
     assert heard_acks(edge) == [1, 2]
     assert edge.connection.is_paused and not edge.transport.is_reading
     # What came before the pause began waits as well, in its order.
-    edge.connection.data_received(acks(4))
+    edge.come(acks(4))
     assert edge.hub.take() == []
     edge.hub.now_s = 12.0
     edge.connection._read_on()
@@ -273,7 +303,7 @@ def test_a_refused_connection_is_not_read_on(edge, run):
 def test_who_is_let_go_while_it_is_heard_is_not_paused(edge, run):
     edge.hub.heard = lambda seat, *args: seat.refuse('no more')
     edge.hub.waits_s = [7.0]
-    run(edge.connection.data_received, acks(1))
+    run(edge.come, acks(1))
     assert edge.transport.end == 'closed' and edge.transport.is_reading
 
 
@@ -303,13 +333,13 @@ def test_a_second_hello_closes(edge):
 
 
 def test_frames_after_a_refusal_are_not_read(edge):
-    edge.connection.data_received(
+    edge.come(
         frames.frame(b'7') + made.frame('ack', generation=3))
     assert [note[0] for note in edge.hub.take()] == ['refused']
     other = made.frame('ack', generation=3)
     edge.connection.connection_lost(None)
     edge.hub.take()
-    edge.connection.data_received(other)
+    edge.come(other)
     assert edge.hub.take() == []
 
 
@@ -317,7 +347,7 @@ def test_frames_after_a_refusal_are_not_read(edge):
     (10_000, False), (10_001, True)])
 def test_a_frame_is_bounded(edge, n_bytes, is_closed):
     text = 'x' * (n_bytes - len(ends.payload_of('heartbeat', text='')))
-    edge.connection.data_received(made.frame('heartbeat', text=text))
+    edge.come(made.frame('heartbeat', text=text))
     assert (edge.transport.end == 'closed') is is_closed
 
 

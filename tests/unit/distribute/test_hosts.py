@@ -159,6 +159,42 @@ def test_connections_are_bounded(make, limits, n, is_taken, caplog):
         'Too many connections, the last one from 10.0.0.1.'] * (not is_taken)
 
 
+def test_an_address_that_comes_again_and_again_is_refused(make):
+    site, now_s = make(max_connections_per_address=2), [5.0]
+    site.server.clock = lambda: now_s[0]
+    site.server._connect = lambda sock, address: None
+    loop, site.server.loop = site.server.loop, types.SimpleNamespace(
+        create_task=lambda _task: None)
+
+    def come(address='10.0.0.1'):
+        with socket.socket() as sock:
+            site.server._welcome(sock, address)
+            is_taken = sock.fileno() >= 0
+        site.server._per_address.clear()  # it went away
+        return is_taken
+
+    assert [come() for _ in range(12)] == [True] * 9 + [False] * 3
+    assert come('10.0.0.2')
+    now_s[0] += 2.0
+    assert [come() for _ in range(3)] == [True, False, False]
+    site.server.loop = loop
+
+
+def test_others_have_their_turn_between_two_that_come(make):
+    """A queue of them is accepted without a wait."""
+    site, came = make(), []
+
+    async def accept(_listener):
+        return 'sock', ('10.0.0.9', 7)
+
+    site.server._welcome = lambda *args: came.append(args)
+    loop, site.server.loop = site.server.loop, types.SimpleNamespace(
+        sock_accept=accept)
+    assert site.run(site.server._accept, 2) == [0, 0]
+    site.server.loop = loop
+    assert len(came) == 3
+
+
 @pytest.mark.parametrize('is_tls, handshake_s', [(False, None), (True, 5.0)])
 @pytest.mark.parametrize('fails', [False, True])
 def test_a_handshake_that_fails_is_counted(make, is_tls, handshake_s, fails,
@@ -202,7 +238,7 @@ def test_a_listener_that_fails_is_asked_again(make, caplog):
     site.server._welcome = lambda *args: came.append(args)
     loop, site.server.loop = site.server.loop, types.SimpleNamespace(
         sock_accept=accept)
-    assert site.run(site.server._accept) == [0.1]
+    assert site.run(site.server._accept, 2) == [0.1, 0]
     site.server.loop = loop
     assert came == [('sock', '10.0.0.9')]
     assert 'too many open files' in caplog.text

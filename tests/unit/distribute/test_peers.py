@@ -207,7 +207,7 @@ def test_an_envelope_may_be_as_much_longer(relay):
 
 
 def test_a_broken_envelope_ends_the_relay(relay):
-    relay.connection.data_received(frames.frame(b'\0\xffh1'))
+    relay.come(frames.frame(b'\0\xffh1'))
     assert [note[:2] for note in relay.hub.take()] == [('refused', 'p1')]
     assert relay.transport.end == 'closed'
 
