@@ -589,12 +589,13 @@ class LiveState:
         """Return the changes since the last call; see :meth:`saved`."""
         with self._lock:
             hosts, self._unsaved_hosts = self._unsaved_hosts, set()
+            dirty = self._groups.take_dirty()
             return summary.Unsaved(
-                [summary.columns(tracked)
-                 for tracked in self._groups.take_dirty()],
+                [summary.columns(tracked) for tracked in dirty],
                 [self._hosts[name].columns() for name in sorted(hosts)],
                 self._debts.take_unsaved(), tuple(self._groups.ended),
-                tuple(self._progress.findings.values()))
+                tuple(self._progress.findings.values()),
+                {tracked.coflow_id: tracked.project_id for tracked in dirty})
 
     def saved(self, unsaved: summary.Unsaved) -> None:
         """Drop ends and findings that the database has now."""

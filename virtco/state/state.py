@@ -6,6 +6,7 @@ from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Set
+import functools
 import logging
 import math
 import threading
@@ -26,6 +27,8 @@ from virtco.state import live_state
 from virtco.state import measured_rates
 from virtco.state import pair_history
 from virtco.state import schedule_input
+from virtco.state import summary
+from virtco.state import transactions
 from virtco.state import uplink_rates
 from virtco.topology import tree
 from virtco.wire import messages
@@ -324,12 +327,10 @@ class State:
         hosts = [host_state.encoded(row, self.live.may_return)
                  for row in unsaved.hosts]
 
-        def save(session: orm.Session) -> None:
-            # A single transaction: the counters must match the bytes that they
-            # counted.
-            records.save_progress(session, unsaved.coflows, hosts)
-            records.save_debts(session, unsaved.debts)
-            for one in unsaved.findings:
+        def save(session: orm.Session, part: summary.Unsaved) -> None:
+            records.save_progress(session, part.coflows, part.hosts)
+            records.save_debts(session, part.debts)
+            for one in part.findings:
                 records.add_event(
                     session,
                     project_id=one.project_id, group_name=one.name,
@@ -338,7 +339,9 @@ class State:
                     created_at=self._clock())
 
         try:
-            self.database.as_leader(save)
+            for part in transactions.cut(unsaved, hosts):
+                self.database.as_leader(functools.partial(save, part=part))
+                self.database.checkpoint()  # before the next commit does
         except Exception:
             self.live.not_saved(unsaved)
             raise

@@ -2,6 +2,7 @@
 
 """How far coflows are, for those who ask and for the database. Pure."""
 
+from collections.abc import Mapping
 import dataclasses
 import math
 from typing import Any
@@ -100,6 +101,7 @@ class Unsaved:
     :ivar debts: bytes per project.
     :ivar ended: ids of the coflows that are over with it.
     :ivar findings: events to be written.
+    :ivar projects: project of each of the coflows.
     """
 
     coflows: list[dict[str, Any]]
@@ -107,6 +109,7 @@ class Unsaved:
     debts: dict[str, float]
     ended: tuple[str, ...]
     findings: tuple[Finding, ...] = ()
+    projects: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def is_empty(self) -> bool:
         return not (self.coflows or self.hosts or self.debts
