@@ -70,8 +70,10 @@ _IS_DVR = 'ether saddr & ff:ff:ff:00:00:00 == fa:16:3f:00:00:00'
 # Open vSwitch watches its tunnels by short packets inside of them.
 _BFD = 'udp dport 3784 meta length <= 80 limit rate 2000/second'
 # Set of each port: Ethernet addresses that sent the VM TCP data, which it may
-# acknowledge.
-OWED, _OWED_S = 'owed', 4
+# acknowledge. It has room for those that are added meanwhile at the limit: who
+# sends from ever other addresses leaves a place to a sender of many packets.
+OWED, _MOST_OWED, _OWED_S = 'owed', 4096, 4
+_OWING_LIMIT = 'limit rate 768/second burst 1024 packets'
 _IS_UNICAST = 'ether daddr & 01:00:00:00:00:00 == 00:00:00:00:00:00'
 # Longest TCP packet without data, with all options and the frame's header. A
 # long packet whose header claims a short length is longer than this, so it
@@ -413,19 +415,21 @@ def port_chain(hook: Hook, dev: str, ifindex: int, minor: int) -> str:
         return _hooked(name, hook.name, dev, f'goto classify comment "{own}"')
     kinds = list(zip(peers_names(ifindex), PEERS.values()))
     near, owed = f'{NEAR}_{ifindex}', f'{OWED}_{ifindex}'
+    data = f'meta l4proto tcp meta length > {_CONTROL_BYTES}'
     return ''.join((
         _near_set(near, _MOST_NEAR, _NEAR_S),
-        _near_set(owed, _MOST_NEAR, _OWED_S),
+        _near_set(owed, _MOST_OWED, _OWED_S),
         *(f'add set {TABLE} {name} {{ type {kind}; size {MOST_PEERS}; timeout '
           f'{_PEERS_S}s; flags dynamic,timeout; counter; }}\n'
           for name, (kind, _) in kinds),
         _hooked(_chain_name(dev, ifindex, TOWARDS_CHAIN), 'egress', dev,
                 f'update @{near} {{ ether saddr }}',
-                f'meta l4proto tcp meta length > {_CONTROL_BYTES} '
-                f'update @{owed} {{ ether saddr }} '
+                f'{data} ether saddr @{owed} update @{owed} {{ ether saddr }} '
                 # Packets of VMs here are in a class.
                 f'meta priority & 0xffff0000 != {wire.ROOT_HANDLE:#x} '
-                f'update @{hook.map_name(RECEIVED)} {{ oif }}'),
+                f'update @{hook.map_name(RECEIVED)} {{ oif }} accept',
+                f'{data} ether saddr != @{owed} {_OWING_LIMIT} '
+                f'add @{owed} {{ ether saddr }}'),
         _hooked(name, hook.name, dev,
                 'jump classify',
                 # A packet must not keep a priority that it brought.

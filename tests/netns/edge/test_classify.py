@@ -440,14 +440,18 @@ def test_frames_of_every_kind(pair):
 def test_a_flood_of_addresses_displaces_no_peer(make_bed, edge_of,
                                                 monkeypatch):
     """Packets to a peer that is not known to be near share a class, and
-    acknowledgements to one that sent no TCP data wait behind data.
+    acknowledgements to one that sent no TCP data wait behind data. A sender of
+    many packets of data finds a place beside the flood, too.
     """
     monkeypatch.setattr(nft_text, '_NEAR_S', 1)
     monkeypatch.setattr(nft_text, '_OWED_S', 1)
     monkeypatch.setattr(nft_text, '_MOST_NEAR', 8)
+    monkeypatch.setattr(nft_text, '_MOST_OWED', 1024)
+    monkeypatch.setattr(nft_text, '_OWING_LIMIT',
+                        'limit rate 500/second burst 500 packets')
     bed = make_bed(1)
     edge = edge_of(bed, 'h1')
-    vm, peer, flooder = (bed.add_vm('h1') for _ in range(3))
+    vm, peer, flooder, late = (bed.add_vm('h1') for _ in range(4))
     edge.set_ports()
     edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS).build())
     ifindex = beds.in_netns(edge.netns, socket.if_nametoindex, vm.dev)
@@ -455,16 +459,20 @@ def test_a_flood_of_addresses_displaces_no_peer(make_bed, edge_of,
     target, own = (bytes.fromhex(one.mac.replace(':', ''))
                    for one in (vm, peer))
 
-    def known():
-        return all(peer.mac in beds.run(
+    def has(name, one):
+        return one.mac in beds.run(
             'nft', 'list', 'set', 'netdev', 'virtco', f'{name}_{ifindex}',
-            netns=edge.netns) for name in (nft_text.NEAR, nft_text.OWED))
+            netns=edge.netns)
+
+    def known():
+        return all(has(name, peer)
+                   for name in (nft_text.NEAR, nft_text.OWED))
 
     with contextlib.ExitStack() as opened:
-        peers, floods = (opened.enter_context(beds.in_netns(
+        peers, floods, lates = (opened.enter_context(beds.in_netns(
             one.netns, socket.socket, socket.AF_PACKET, socket.SOCK_RAW))
-            for one in (peer, flooder))
-        for sock in peers, floods:
+            for one in (peer, flooder, late))
+        for sock in peers, floods, lates:
             sock.bind(('eth0', 0))
 
         def send(sock, source):
@@ -477,5 +485,8 @@ def test_a_flood_of_addresses_displaces_no_peer(make_bed, edge_of,
             send(peers, own)
             for _ in range(20):
                 send(floods, b'\x02' + os.urandom(5))
+            if time.monotonic() > begin_s + 2:
+                send(lates, bytes.fromhex(late.mac.replace(':', '')))
             time.sleep(0.01)
             assert known()
+        assert has(nft_text.OWED, late)

@@ -330,7 +330,9 @@ def test_a_limited_host_gets_acknowledgements_of_its_own_data_alone():
     text = _commands(*_listing(devs=()), limits={base.MapKey(1, MAC): 0xc102})
     places = [text.index(part) for part in (
         'towards_1_lo meta l4proto tcp meta length > 140 '
-        'update @owed_1 { ether saddr }',
+        'ether saddr @owed_1 update @owed_1 { ether saddr }',
+        'ether saddr != @owed_1 limit rate 768/second burst 1024 packets '
+        'add @owed_1 { ether saddr }',
         'ether daddr @owed_1 jump owed', 'jump unmanaged')]
     assert places == sorted(places)
     text = text[text.index('flush chain netdev virtco unmanaged'):]
@@ -438,7 +440,7 @@ def test_entries_count_and_small_maps_do_not():
 def test_sets_of_a_port_are_bounded():
     text = _commands(*_listing(devs=()))
     for name, kept in (('near_1', 'type ether_addr; size 1024; timeout 300s'),
-                       ('owed_1', 'type ether_addr; size 1024; timeout 4s'),
+                       ('owed_1', 'type ether_addr; size 4096; timeout 4s'),
                        ('peers4_1', 'type ipv4_addr; size 256; timeout 300s'),
                        ('peers6_1', 'type ipv6_addr; size 256; timeout 300s')
                        ):
