@@ -233,8 +233,8 @@ class Connection(asyncio.BufferedProtocol):
         self._hub.resumed(self)
 
     def get_buffer(self, _size_bytes: int) -> memoryview:
-        """Return the place for what comes next; its records are decrypted
-        from now on, which takes long where there are many.
+        """Return the memory for the next bytes, which are decrypted from now
+        on; that takes long where they come in many records.
         """
         self._began_s = self._hub.cpu_clock()
         return self._hub.arriving

@@ -205,7 +205,7 @@ class Server(LoopThread):
         self._peers: dict[str, connection.Peer] = {}
         self._per_address: collections.Counter[str] = collections.Counter()
         self._heard: set[str] = set()
-        #: Place for what one connection reads.
+        #: Memory for the bytes that one connection reads.
         self.arriving = memoryview(bytearray(frames.MOST_BYTES))
         # Also of those that come back before theirs are full again.
         self._bytes = token_bucket.Buckets(token_bucket.BYTES_PER_S,
