@@ -2,7 +2,7 @@
 
 """What coflows, the host and polite VMs keep while somebody attacks.
 
-``python -m benchmarks.hostile [--json]`` (root; 13 minutes) builds two
+``python -m benchmarks.hostile [--json]`` (root; 16 minutes) builds two
 hypervisors of network namespaces behind a bottleneck of 100 Mbit/s that counts
 like Ethernet, without back-pressure. One runs the real ``virtco-edge``. A
 coflow that is promised 60 Mbit/s, a polite TCP sender and a stream of
@@ -22,10 +22,11 @@ attack beside them:
 The last rows are attacks from other hypervisors on the link on which a coflow
 arrives, by 1 to 16 VMs that send datagrams together at four times its speed,
 with a real controller and four agents. There the coflow begins to send 2 s
-after the flood, and ``seconds_unenforced`` is the time from then on until it
-has 95 % of its promise; ``coflow_share`` is of what the policy promises (all
-but 2 % of the link), ``unmanaged_share`` of what that leaves; a lost packet is
-a lost ping.
+after the flood, or with or before a flood that nobody has limited yet;
+``seconds_unenforced`` is the time from the later one on until it has 95 % of
+its promise; ``coflow_share`` is of what the policy promises (all but 2 % of
+the link), ``unmanaged_share`` of what that leaves; a lost packet is a lost
+ping.
 """
 
 import argparse

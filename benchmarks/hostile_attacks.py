@@ -210,10 +210,27 @@ def _broadcast(make: Callable[[Site], list[Any]], from_member: bool = False
 
 
 def _raw(make: Callable[[Site], list[Any]],
-         to_macs: Callable[[Site], list[str]] = lambda site: [site.sink.mac]
-         ) -> Act:
+         to_macs: Callable[[Site], list[str]] = lambda site: [site.sink.mac],
+         **options: Any) -> Act:
     return lambda site: floods.raw(site.hostile, make(site), to_macs(site),
-                                   2 * LINK_BPS)
+                                   2 * LINK_BPS, **options)
+
+
+def answers(accomplice: Any, vm: Any) -> Any:
+    """Answer a VM meanwhile, more often than a receiver of TCP has to: once
+    per 128 KiB at the speed of the link.
+    """
+    return floods.raw(accomplice, [(0x88B5, bytes(46))], [vm.mac],
+                      100 * 8 * 84)
+
+
+@contextlib.contextmanager
+def _answered(site: Site) -> Iterator[None]:
+    """Flood without losses, as TCP sends."""
+    with floods.udp(site.hostile, site.sink.ip, 1442, 2 * LINK_BPS,
+                    waiting_bytes=50_000), answers(site.counter,
+                                                   site.hostile):
+        yield
 
 
 def _empty_segments(site: Site) -> list[Any]:
@@ -251,6 +268,11 @@ def _arp(site: Site) -> list[Any]:
         '!HHBBH6s4s6s4s', 1, 0x0800, 6, 4, 1, b'\x02\0\0\0\0\x09',
         socket.inet_aton(site.hostile.ip), bytes(6),
         bytes([10, 77, 9, number])) + bytes(18)) for number in range(50)]
+
+
+def unknown_macs(count: int = 1500) -> list[str]:
+    return [f'02:01:00:00:{number >> 8:02x}:{number & 255:02x}'
+            for number in range(count)]
 
 
 def _once(act: Callable[[Site], None]) -> Act:
@@ -300,6 +322,9 @@ ATTACKS: dict[str, Attack | None] = {
         _raw(_large, lambda _: [NOBODY])),
     'udp to 1,500 addresses that nobody has': Attack(
         _raw(_large, lambda _: unknown_macs())),
+    'udp from 4,000 addresses': Attack(
+        _raw(_large, from_macs=unknown_macs(4000))),
+    'udp, answered by an accomplice': Attack(_answered),
     'nft flush ruleset, udp': _tampering(lambda site: _run(
         site, 'nft', 'flush', 'ruleset')),
     'tc class change, udp': _tampering(lambda site: _run(
@@ -311,11 +336,6 @@ ATTACKS: dict[str, Attack | None] = {
         _once(_kill), 'the kernel shapes without the agent', _unshaped,
         _udp(1442)),
 }
-
-
-def unknown_macs() -> list[str]:
-    return [f'02:01:00:00:{number >> 8:02x}:{number & 255:02x}'
-            for number in range(1500)]
 
 
 def rows(only: str = '') -> Iterator[Row]:

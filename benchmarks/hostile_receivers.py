@@ -36,8 +36,12 @@ class Attack:
         be 600,000 each second, and the row a matter of processors.
     :ivar make: packets of a VM; None: through its own kernel.
     :ivar to_macs: whom they reach; None: the receiver of the coflow.
+    :ivar from_macs: whom these claim to be; None: always the same one.
     :ivar prepare: what they do first; it is not undone.
     :ivar reached: who receives what their own kernels send.
+    :ivar after_s: when they begin, from the coflow's beginning on.
+    :ivar is_first: whether no host has limited, or heard of, anybody before.
+    :ivar is_answered: whether a VM beside the receiver answers the first.
     """
 
     name: str
@@ -47,18 +51,27 @@ class Attack:
     prepare: Callable[[clouds.Cloud], None] = lambda cloud: None
     reached: Callable[[clouds.Cloud], Any] = lambda cloud: cloud.sink
     speed: float = 4
+    from_macs: list[str] | None = None
+    after_s: float = -2
+    is_first: bool = False
+    is_answered: bool = False
 
     @contextlib.contextmanager
     def begin(self, cloud: clouds.Cloud) -> Iterator[None]:
         each_bps = self.speed * LINK_BPS / self.n_senders
         to_macs = self.to_macs() if self.to_macs else [cloud.sink.mac]
+        options = {'from_macs': self.from_macs} if self.from_macs else {}
         self.prepare(cloud)
         with contextlib.ExitStack() as stack:
+            if self.is_answered:
+                stack.enter_context(hostile_attacks.answers(
+                    cloud.other_sink, cloud.hostile[0]))
             for vm in cloud.hostile[:self.n_senders]:
                 stack.enter_context(
                     floods.udp(vm, self.reached(cloud).ip, 1442, each_bps)
                     if self.make is None else floods.raw(
-                        vm, self.make(cloud, vm), to_macs, each_bps))
+                        vm, self.make(cloud, vm), to_macs, each_bps,
+                        **options))
             yield
 
 
@@ -85,6 +98,15 @@ def _fragments(cloud: clouds.Cloud, vm: Any) -> Packets:
     return [frames.ipv4(vm.ip, cloud.sink.ip, frames.UDP, bytes(1000),
                         fragment=fragment)
             for fragment in (0x2000, 0x2080, 0x100)]
+
+
+def _data(cloud: clouds.Cloud, vm: Any) -> Packets:
+    return [frames.ipv4(vm.ip, cloud.sink.ip, frames.TCP,
+                        frames.segment(900))]
+
+
+def _as_the_accomplice(cloud: clouds.Cloud, _vm: Any) -> Packets:
+    return _large(cloud, cloud.other_sink)
 
 
 def _acknowledgements(cloud: clouds.Cloud, vm: Any) -> Packets:
@@ -137,22 +159,38 @@ ATTACKS = [
            lambda: [hostile_attacks.NOBODY]),
     Attack('udp from a VM of a job elsewhere', 1, prepare=_launch,
            reached=lambda cloud: cloud.other_sink),
+    Attack('udp from 4,000 addresses elsewhere', 1, _large,
+           from_macs=hostile_attacks.unknown_macs(4000)),
+    Attack('TCP data from 4,000 addresses of 16 VMs elsewhere', 16, _data,
+           from_macs=hostile_attacks.unknown_macs(4000)),
+    Attack('udp as an accomplice, who answers, from elsewhere', 1,
+           _as_the_accomplice, is_answered=True),
+    Attack('udp from elsewhere as the coflow begins', 16, after_s=0,
+           is_first=True),
+    Attack('udp from elsewhere at first contact', 16, after_s=1.5,
+           is_first=True),
 ]
 DEFENCE = 'limits at the hypervisors that send'
 
 
 def measure(cloud: clouds.Cloud, attack: Attack,
             promised_bps: float | None = None) -> tuple[Row, float]:
-    """Measure a coflow that begins to send where others flood already.
+    """Measure a coflow beside others that flood.
 
     :param promised_bps: of which the row tells the coflow's share; None: what
         it is promised now, which comes back with the row.
     """
     with contextlib.ExitStack() as stack:
-        stack.enter_context(attack.begin(cloud))
-        time.sleep(2)
+        if attack.after_s < 0:
+            stack.enter_context(attack.begin(cloud))
+            time.sleep(-attack.after_s)
         flow = beds.Flow(cloud.member, cloud.sink).start()
         stack.callback(flow.close)
+        both_s = 0.0
+        if attack.after_s >= 0:
+            time.sleep(attack.after_s)
+            both_s = flow.now_s()
+            stack.enter_context(attack.begin(cloud))
         time.sleep(4)
         promised_bps = promised_bps or cloud.promised_bps()
         wanted_bps = GOODPUT * promised_bps
@@ -165,7 +203,7 @@ def measure(cloud: clouds.Cloud, attack: Attack,
         arrived_bps = 8 * (cloud.arrived_bytes() - arrived) / took_s
         rate_bps = flow.rate_bps(from_s, from_s + took_s)
     late_s = next((at / 10 for at in range(100) if flow.rate_bps(
-        at / 10, at / 10 + 0.5) >= 0.95 * wanted_bps), 10.0)
+        both_s + at / 10, both_s + at / 10 + 0.5) >= 0.95 * wanted_bps), 10.0)
     left_bps = (1 - MARGIN) * LINK_BPS - promised_bps
     return Row(attack.name, round(floods.percentile(ping_ms, 0.99), 2),
                round(requests.ok_share(), 3), round(rate_bps / wanted_bps, 3),
@@ -177,18 +215,28 @@ def measure(cloud: clouds.Cloud, attack: Attack,
 def rows(only: str = '') -> Iterator[Row]:
     """:param only: attacks whose name contains this."""
     chosen = [attack for attack in ATTACKS if only in attack.name]
-    if not chosen:
+    yield from _rows([attack for attack in chosen if not attack.is_first])
+    for attack in chosen:
+        if attack.is_first:
+            yield from _rows([attack])
+
+
+def _rows(attacks: list[Attack]) -> Iterator[Row]:
+    """Measure attacks one after the other, by a site of their own."""
+    if not attacks:
         return
     with tempfile.TemporaryDirectory(prefix='hostile') as directory:
         cloud = clouds.Cloud(directory, LINK_BPS, max(
             attack.n_senders for attack in ATTACKS))
         try:
             cloud.start_coflow()
-            found = [measure(cloud, attack) for attack in chosen]
+            # Bytes before its class would be background, with less promised.
+            beds.wait_for(cloud.is_classified, 20, 'its entries')
+            found = [measure(cloud, attack) for attack in attacks]
             for edge in cloud.edges[2:]:
                 edge.stop()
                 edge.once('--cleanup')
-            for attack, (row, promised_bps) in zip(chosen, found,
+            for attack, (row, promised_bps) in zip(attacks, found,
                                                    strict=True):
                 bare, _ = measure(cloud, attack, promised_bps)
                 yield dataclasses.replace(

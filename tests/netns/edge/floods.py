@@ -38,7 +38,7 @@ def _enter(netns):
             raise OSError(ctypes.get_errno(), 'setns')
 
 
-def _send(netns, address, payload_bytes, rate_bps):
+def _send(netns, address, payload_bytes, rate_bps, waiting_bytes):
     """Datagrams in super-packets, as fast as the rate or as it can."""
     _enter(netns)
     count = min(60, _SUPER_PACKET_BYTES // payload_bytes)
@@ -46,6 +46,9 @@ def _send(netns, address, payload_bytes, rate_bps):
     wire_bits = 8 * count * (payload_bytes + 42)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.setsockopt(socket.IPPROTO_UDP, _UDP_SEGMENT, payload_bytes)
+        if waiting_bytes is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF,
+                            waiting_bytes)
         start_s, sent_bits = time.monotonic(), 0.0
         while True:
             ahead_s = sent_bits / rate_bps - (time.monotonic() - start_s)
@@ -56,11 +59,12 @@ def _send(netns, address, payload_bytes, rate_bps):
             sent_bits += wire_bits
 
 
-def _send_frames(netns, packets, to_macs, rate_bps):
+def _send_frames(netns, packets, to_macs, rate_bps, from_macs):
     _enter(netns)
-    made = [bytes.fromhex(to_mac.replace(':', '')) + b'\x02\0\0\0\0\x09'
+    made = [bytes.fromhex((to_mac + from_mac).replace(':', ''))
             + ethertype.to_bytes(2, 'big') + body
-            for to_mac in to_macs for ethertype, body in packets]
+            for to_mac in to_macs for from_mac in from_macs
+            for ethertype, body in packets]
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sock:
         sock.bind(('eth0', 0))
         turns = itertools.cycle(made)
@@ -88,34 +92,39 @@ def _meanwhile(send, *arguments):
         process.join()
 
 
-def raw(vm, packets, to_macs, rate_bps):
+def raw(vm, packets, to_macs, rate_bps, from_macs=('02:00:00:00:00:09',)):
     """Send packets in turn from a VM, as it likes to make them, meanwhile.
 
     :param to_macs: each packet goes to each of them.
     :param rate_bps: on the wire.
+    :param from_macs: each packet comes from each of them.
     """
-    return _meanwhile(_send_frames, vm.netns, packets, to_macs, rate_bps)
+    return _meanwhile(_send_frames, vm.netns, packets, to_macs, rate_bps,
+                      from_macs)
 
 
 @contextlib.contextmanager
-def udp(vm, target_ip, frame_bytes, rate_bps, whole=False):
+def udp(vm, target_ip, frame_bytes, rate_bps, whole=False,
+        waiting_bytes=None):
     """Flood from a VM meanwhile.
 
     :param whole: let super-packets reach the uplink, instead of frames.
+    :param waiting_bytes: most that may wait in queues; None: the usual.
     """
     beds.run('ethtool', '-K', 'eth0', 'tx-udp-segmentation',
              'on' if whole else 'off', netns=vm.netns)
     with at_a_rate(vm.netns, (target_ip, 9), max(1, frame_bytes - 42),
-                   rate_bps):
+                   rate_bps, waiting_bytes):
         yield
 
 
-def at_a_rate(netns, address, payload_bytes, rate_bps):
+def at_a_rate(netns, address, payload_bytes, rate_bps, waiting_bytes=None):
     """Send datagrams from a network namespace meanwhile.
 
     :param rate_bps: on the wire.
     """
-    return _meanwhile(_send, netns, address, payload_bytes, rate_bps)
+    return _meanwhile(_send, netns, address, payload_bytes, rate_bps,
+                      waiting_bytes)
 
 
 @contextlib.contextmanager
