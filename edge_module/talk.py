@@ -195,7 +195,12 @@ class Talk:
             frames.VERSION, host, epoch, generation, address.ticket))])
         deadline_s = time.monotonic() + address.timeout_s
         while (left_s := deadline_s - time.monotonic()) > 0:
-            heard = self.read(None, left_s)
+            try:
+                heard = self.read(None, left_s)
+            except ConnectionResetError as error:
+                # Such as for a certificate that has expired.
+                raise ConnectionResetError(
+                    'it refused the connection, its log tells why') from error
             if heard:
                 message, *self._early = heard
                 match message:

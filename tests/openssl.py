@@ -25,11 +25,12 @@ class Authority:
                   'ca.pem', '-subj', '/CN=test CA', '-days', '2',
                   '-addext', 'keyUsage=critical,keyCertSign,cRLSign')
 
-    def sign(self, name, alternatives=None, file=None):
+    def sign(self, name, alternatives=None, file=None, days=2):
         """Make a key and a certificate.
 
         :param alternatives: the value of subjectAltName, '' for none; None:
             the name.
+        :param days: until it expires; -1: yesterday.
         :returns: the paths of both.
         """
         if alternatives is None:
@@ -43,7 +44,7 @@ class Authority:
                   f'{file}.csr', '-subj', f'/CN={name}')
         self._run('x509', '-req', '-in', f'{file}.csr', '-CA', 'ca.pem',
                   '-CAkey', 'ca.key', '-CAcreateserial', '-out',
-                  f'{file}.pem', '-days', '2', '-extfile', 'ext')
+                  f'{file}.pem', '-days', str(days), '-extfile', 'ext')
         return self.home / f'{file}.pem', self.home / f'{file}.key'
 
     def _run(self, *args):

@@ -375,6 +375,23 @@ def test_certificates_are_renewed_without_a_restart(make, connect, authority,
     assert not is_unusable() and is_up(before)
 
 
+@pytest.mark.parametrize(('host', 'why'), [
+    ('127.0.0.1', 'certificate has expired'),
+    ('h1', 'it refused the connection, its log tells why')])
+def test_a_certificate_that_has_expired_is_told_until_it_is_renewed(
+        make, connect, authority, caplog, host, why):
+    controller = make(_with_tls(authority))
+    certfile, keyfile = map(str, authority.sign('h1'))
+    authority.sign(host, days=-1)
+    found = connect(controller.url, 'h1', cafile=str(authority.path),
+                    certfile=certfile, keyfile=keyfile)
+    harness.wait_for(lambda: why in caplog.text, 'what the edge module logs')
+    harness.wait_for(lambda: 'certificate' in controller.log_text(),
+                     'what the controller logs')
+    authority.sign(host)
+    harness.wait_for(lambda: is_up(found), 'the connection')
+
+
 def test_a_certificate_that_is_none_is_an_error_of_the_start(make, tmp_path):
     path = tmp_path / 'none.pem'
     path.write_text('this is no certificate')

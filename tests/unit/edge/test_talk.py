@@ -88,6 +88,14 @@ def test_no_address_of_the_one_that_leads(ends):
             one.greet('h1', 3, 7, HERE)
 
 
+def test_one_that_closes_the_connection(ends):
+    """Such as for a certificate that has expired, which only its log says."""
+    one, there, _wake, _waker = ends
+    there.shutdown(socket.SHUT_WR)
+    with pytest.raises(ConnectionResetError, match='its log tells why'):
+        one.greet('h1', 3, 7, HERE)
+
+
 def test_one_that_says_nothing(ends, monkeypatch):
     one, _there, _wake, _waker = ends
     monkeypatch.setattr(talk, 'TIMEOUT_S', 0.001)
