@@ -40,8 +40,8 @@ def application(conf: cfg.ConfigOpts,
     if conf.api.auth_strategy == 'keystone':
         # Embedded controllers start without it.
         from keystonemiddleware import auth_token
-        wsgi = _except_open(wsgi, auth_token.AuthProtocol(
-            wsgi, {'oslo_config_config': conf}),
+        wsgi = _except_open(wsgi, pace.Strangers(auth_token.AuthProtocol(
+            wsgi, {'oslo_config_config': conf}), conf.api.threads // 2),
             (*pace.OPEN_PATHS, *live_page.open_paths(conf)))
     wsgi = request_ids.identified(wsgi)
     proxy = http_proxy_to_wsgi.HTTPProxyToWSGI(wsgi, conf)

@@ -2,14 +2,20 @@
 
 """Limits on the processor time of each caller of the API."""
 
+import collections
 from collections.abc import Callable
+from collections.abc import Iterable
+import hashlib
 import threading
 import time
 from typing import Any
 
 import falcon
 
+from virtco.api import listeners
 from virtco.distribute import token_bucket
+from virtco.place import newest
+from virtco.wire import error
 
 #: Roles of those who answer for the cloud, and not for a project.
 EXEMPT = frozenset({'admin', 'service'})
@@ -31,6 +37,10 @@ AHEAD_CPU_S = 0.05
 #: Requests on open paths, in the long run per second and address, and at once.
 OPEN_PER_S = 20
 OPEN_BURST = 4 * OPEN_PER_S
+#: What keystonemiddleware checks.
+_TOKENS = 'HTTP_X_AUTH_TOKEN', 'HTTP_X_SERVICE_TOKEN'
+#: Tokens that were good last, which keystonemiddleware knows, too.
+MOST_TOKENS = 10_000
 #: Debt in processor time up to which a client waits and is answered: one that
 #: sends its requests one after another is slowed down, never refused.
 HELD_S = 1.0
@@ -125,3 +135,52 @@ class Limiter:
         raise falcon.HTTPTooManyRequests(
             title='Too many requests', description=why,
             retry_after=int(wait_s) + 1)
+
+
+class Strangers:
+    """WSGI application in front of the check of tokens: an address has so
+    many unknown ones checked at a time, as each takes a thread until keystone
+    answers.
+
+    :param guarded: checks tokens, and answers.
+    """
+
+    def __init__(self, guarded: listeners.Wsgi, most: int):
+        self._guarded = guarded
+        self._most = most
+        self._checking: collections.Counter[str] = collections.Counter()
+        self._lock = threading.Lock()
+        self._good: newest.Newest[bytes, bool] = newest.Newest(MOST_TOKENS)
+
+    def __call__(self, environ: dict[str, Any],
+                 start_response: Any) -> Iterable[bytes]:
+        tokens = hashlib.sha256('\n'.join(
+            environ.get(name, '') for name in _TOKENS).encode()).digest()
+
+        def begin(status: str, *rest: Any) -> Any:
+            is_good = TOKEN in environ and not status.startswith('401')
+            if is_good or self._good.get(tokens):
+                self._good.put(tokens, is_good)
+            return start_response(status, *rest)
+
+        if self._good.get(tokens):
+            return self._guarded(environ, begin)
+        address = environ.get('REMOTE_ADDR', '')
+        with self._lock:
+            if self._checking[address] >= self._most:
+                return _refused(address, start_response)
+            self._checking[address] += 1
+        try:
+            return self._guarded(environ, begin)
+        finally:
+            with self._lock:
+                self._checking[address] -= 1
+                self._checking += collections.Counter()  # drops zeros
+
+
+def _refused(address: str, start_response: Any) -> Iterable[bytes]:
+    return listeners.answer(
+        start_response, '429 Too Many Requests', error.Failure(error.Error(
+            code='virtco.http_429', title='Too many requests',
+            detail=f'Keystone checks many tokens of {address} already.')),
+        ('Retry-After', '1'))

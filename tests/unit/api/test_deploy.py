@@ -67,6 +67,22 @@ def test_without_keystone_callers_are_paced_by_address(
     found.rooms.database.dispose()
 
 
+def test_unknown_tokens_take_half_the_threads_at_most(monkeypatch):
+    made = []
+
+    def make(guarded, most):
+        made.append(most)
+        return guarded
+
+    monkeypatch.setattr(pace, 'Strangers', make)
+    found = service.Service()
+    found.conf.set_override('auth_strategy', 'keystone', 'api')
+    found.conf.set_override('threads', 10, 'api')
+    deploy.application(found.conf, found.rooms)
+    assert made == [5]
+    found.rooms.database.dispose()
+
+
 def test_errors_of_the_application_are_documents():
     found = service.Service()
     found.conf.set_override('auth_strategy', 'noauth', 'api')

@@ -177,3 +177,82 @@ def test_who_waits_no_longer_than_allowed_is_served():
     assert held_s == [pace.HELD_S]
     with pytest.raises(falcon.HTTPTooManyRequests):
         limiter._hold(1.001 * pace.HELD_S, 'it asks too often')
+
+
+class Tokens:
+    """An application in front of which one token is good.
+
+    :ivar meanwhile: is called while a token is checked.
+    """
+
+    def __init__(self, most=2):
+        self.good, self.checked = {'good'}, []
+        self.meanwhile = lambda: None
+        self._app = pace.Strangers(self._check, most)
+
+    def _check(self, environ, start_response):
+        token = environ['HTTP_X_AUTH_TOKEN']
+        self.checked.append(token)
+        meanwhile, self.meanwhile = self.meanwhile, lambda: None
+        meanwhile()
+        is_good = token in self.good
+        if is_good:
+            environ[pace.TOKEN] = object()
+        # A good one may be shown beside another service's bad one.
+        is_good &= environ.get('HTTP_X_SERVICE_TOKEN', '') != 'bad'
+        start_response('200 OK' if is_good else '401 Unauthorized', [])
+        return []
+
+    def ask(self, token, address='192.0.2.1', **others):
+        found = []
+        environ = testing.create_environ('/v1/coflows') | {
+            'HTTP_X_AUTH_TOKEN': token, 'REMOTE_ADDR': address, **others}
+        list(self._app(environ, lambda status, _headers: found.append(
+            int(status[:3]))))
+        return found[0]
+
+    def ask_during(self, n_checks, *args, **others):
+        """Ask while so many other tokens of the address are checked."""
+        if not n_checks:
+            return self.ask(*args, **others)
+        found = []
+        self.meanwhile = lambda: found.append(
+            self.ask_during(n_checks - 1, *args, **others))
+        self.ask(f'bad-{n_checks}')
+        return found[0]
+
+
+def test_an_address_has_a_few_unknown_tokens_checked_at_a_time():
+    tokens = Tokens()
+    assert tokens.ask('good') == 200
+    for n_checks, new in ((0, 401), (1, 401), (2, 429)):
+        assert tokens.ask_during(n_checks, 'new') == new
+        # Who was known, or is elsewhere, is answered as ever.
+        assert tokens.ask_during(n_checks, 'good') == 200
+        assert tokens.ask_during(n_checks, 'new', '192.0.2.2') == 401
+        assert tokens.ask_during(
+            n_checks, 'good', HTTP_X_SERVICE_TOKEN='bad') == new
+    assert tokens._app._checking == {}
+    n_checked = len(tokens.checked)
+    assert tokens.ask_during(2, 'new') == 429
+    assert tokens.checked[n_checked:] == ['bad-2', 'bad-1']
+
+
+def test_a_token_that_expired_is_as_unknown_as_any():
+    tokens = Tokens()
+    assert tokens.ask('good') == 200
+    tokens.good.clear()
+    assert tokens.ask_during(2, 'good') == 401
+    assert tokens.ask_during(2, 'good') == 429
+
+
+def test_a_check_that_fails_is_over():
+    def fail():
+        raise OSError('keystone is away')
+
+    tokens = Tokens(1)
+    for _ in range(2):
+        tokens.meanwhile = fail
+        with pytest.raises(OSError, match='away'):
+            tokens.ask('new')
+    assert tokens.ask('new') == 401
