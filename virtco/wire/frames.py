@@ -68,7 +68,7 @@ class Reader:
         """Tell whether the next byte begins a frame."""
         return not self._buffer
 
-    def feed(self, data: bytes) -> Iterator[bytes]:
+    def feed(self, data: bytes | memoryview) -> Iterator[bytes]:
         """Yield complete payloads; the next call has those that nobody took.
 
         :raises virtco.exception.Invalid: for a frame above the limit, as
