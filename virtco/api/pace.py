@@ -37,7 +37,7 @@ AHEAD_CPU_S = 0.05
 #: Requests on open paths, in the long run per second and address, and at once.
 OPEN_PER_S = 20
 OPEN_BURST = 4 * OPEN_PER_S
-#: What keystonemiddleware checks.
+#: Headers whose tokens keystonemiddleware checks.
 _TOKENS = 'HTTP_X_AUTH_TOKEN', 'HTTP_X_SERVICE_TOKEN'
 #: Tokens that were good last, which keystonemiddleware knows, too.
 MOST_TOKENS = 10_000
