@@ -43,13 +43,13 @@ _MONITORING = ('/health', '/metrics')
 #: Threads that wait for requests from the start.
 FEWEST_THREADS = 4
 
-#: Connections at the same time, all ports together; edge modules have theirs
-#: to the distributor.
+#: Connections to a port at the same time; edge modules have theirs to the
+#: distributor.
 MAX_CONNECTIONS = 4096
 #: Most bytes in the body of a request; the longest are topologies.
 MAX_BODY_BYTES = 4 * 1024 * 1024
-#: Time after which a connection is closed that sent half a request, or none,
-#: or reads no answer.
+#: Time after which a connection is closed that sent half a request, however
+#: slowly, or none, or reads no answer.
 SILENCE_S = 60
 
 
@@ -134,19 +134,35 @@ def answer(start_response: Any, status: str, document: msgspec.Struct,
 
 
 class Channel(channel.HTTPChannel):  # type: ignore[misc]
-    """A connection of waitress; one address has a limited number.
+    """A connection of waitress; one address has a limited number, and those
+    of one port take none of another's.
 
     :param most: connections from one address; a further one is closed.
     """
 
+    last_activity: float
+
     def __init__(self, most: int, server: Any, sock: socket.socket,
                  address: tuple[Any, ...], adj: Any, map: dict[int, Any]):
         super().__init__(server, sock, address, adj, map=map)
-        n_there = sum(isinstance(other, Channel)
-                      and other.addr[0] == address[0]
-                      for other in list(map.values()))
-        if n_there > most:
+        self._began_s = self.last_activity
+        others = [other for other in list(map.values())
+                  if isinstance(other, Channel)]
+        if (sum(other.addr[0] == address[0] for other in others) > most
+                or sum(other.server is server for other in others)
+                > MAX_CONNECTIONS):
             self.handle_close()
+
+    def received(self, data: bytes) -> bool:
+        """Take bytes. Those of a request that has begun do not count as
+        activity: one that drips in would hold the connection.
+        """
+        half = self.request
+        found = super().received(data)
+        if half is not None and self.request is half:
+            self.last_activity = self._began_s
+        self._began_s = self.last_activity
+        return bool(found)
 
     def writable(self) -> bool:
         """Tell whether there is something to send, and end a connection whose

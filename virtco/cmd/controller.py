@@ -261,7 +261,9 @@ def _server(conf: cfg.ConfigOpts, program: Program,
         else application, map=channels, sockets=found,
         _dispatcher=listeners.Dispatcher(conf.api.threads),
         max_request_body_size=listeners.MAX_BODY_BYTES,
-        connection_limit=listeners.MAX_CONNECTIONS, ident='virtco',
+        # Never reached: each port has a limit of its own.
+        connection_limit=(len(found) + 1) * listeners.MAX_CONNECTIONS,
+        ident='virtco',
         channel_timeout=listeners.SILENCE_S,
         cleanup_interval=min(30, listeners.SILENCE_S), **SERVER)
     for listener in channels.values():

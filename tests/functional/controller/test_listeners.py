@@ -9,6 +9,8 @@ import socket
 import pytest
 import requests
 
+from tests import patience
+
 
 @pytest.fixture
 def ports(make):
@@ -24,7 +26,7 @@ def ports(make):
 
 def get(port, path, method='GET', **kwargs):
     return requests.request(method, f'http://127.0.0.1:{port}{path}',
-                            timeout=60, **kwargs)
+                            **{'timeout': 60} | kwargs)
 
 
 def test_each_port_serves_its_own(ports):
@@ -71,3 +73,34 @@ def test_half_open_connections_change_nothing(ports):
                 while half.recv(4096):
                     pass
     assert controller.call('GET', '/health')['status'] == 'ok'
+
+
+@pytest.mark.parametrize('begin', [
+    b'GET /health HTTP/1.1\r\nX-Long: ',
+    b'POST /v1/notifications HTTP/1.1\r\nContent-Length: 90000\r\n\r\n'])
+def test_a_request_that_drips_holds_no_connection(ports, begin):
+    _, service, _ = ports
+    watch = patience.Stopwatch()
+    with socket.create_connection(('127.0.0.1', int(service)), 60) as sock:
+        sock.sendall(begin)
+        sock.settimeout(0.1)
+        with contextlib.suppress(ConnectionError):
+            while watch.seconds() < 20:
+                sock.sendall(b'x')
+                with contextlib.suppress(TimeoutError):
+                    assert not sock.recv(4096)
+                    break
+    assert watch.seconds() < 15
+
+
+def test_tenants_hold_no_connection_of_the_services(make):
+    """Not even from as many addresses as they like."""
+    controller = make({'api': {'service_port': 0}}, constants={
+        'virtco.api.listeners.MAX_CONNECTIONS': 50})
+    line, = re.findall('Listening on (.*)', controller.log_text())
+    service, api = map(int, re.findall(r'port (\d+)', line))
+    with contextlib.ExitStack() as stack:
+        held = [stack.enter_context(socket.create_connection(
+            ('127.0.0.1', api), 60)) for _ in range(200)]
+        assert get(service, '/v1/distributor', timeout=20).ok
+        assert held[-1].recv(1) == b''
