@@ -267,7 +267,7 @@ def _sqlite_engine(url: sa.URL, timeout_s: float) -> sa.Engine:
         os.makedirs(os.path.dirname(url.database) or '.', exist_ok=True)
     engine = sa.create_engine(
         url, poolclass=sa.QueuePool, pool_size=16, max_overflow=48,
-        pool_timeout=max(1, timeout_s),
+        pool_timeout=max(1, timeout_s), paramstyle='named',
         connect_args={'check_same_thread': False, 'timeout': timeout_s})
 
     @sa.event.listens_for(engine, 'connect')

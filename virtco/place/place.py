@@ -208,8 +208,7 @@ class Place:
                if answer.status == 'planned' else f'shadow mode: {answer.why}')
         LOG.info('Instance %s: %s.', request.instance_uuid, why)
         self._metrics.shadow_placements.labels(answer.status).inc()
-        return answers.neutral(request.instance_uuid,
-                               requests.host_names(request), why,
+        return answers.neutral(request.instance_uuid, request.offers, why,
                                group=answer.group)
 
     def _in_time(self, placer: 'placer.Placer', request: wire.Placement,
@@ -249,8 +248,7 @@ class Place:
         self._metrics.placement_failures.labels(reason).inc()
         LOG.warning('No opinion on instance %s: %s',
                     request.instance_uuid, why)
-        return answers.neutral(request.instance_uuid,
-                               requests.host_names(request), why,
+        return answers.neutral(request.instance_uuid, request.offers, why,
                                slow_phase=slow_phase)
 
     def placement(self, instance_uuid: str) -> wire.Kept:

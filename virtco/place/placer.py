@@ -101,8 +101,8 @@ class Placer:
             outline = hints.outline(request.hints, request.metadata,
                                     self._reader.limits)
             if outline is None:
-                return answers.neutral(request.instance_uuid,
-                                       requests.host_names(request), 'no hint')
+                return answers.neutral(request.instance_uuid, request.offers,
+                                       'no hint')
             digest = outline.digest
             key = request.project_id, outline.coflow_name
             if self._siblings.expects(key, digest):
@@ -123,8 +123,7 @@ class Placer:
             self._siblings.remember(key, view.group.id, digest)
         question = Question(request, fingerprint, is_known)
         planned = view.planned()
-        if (planned is not None
-                and planned.host in requests.host_names(request)):
+        if planned is not None and planned.host in request.offers:
             deadline.enter('commit')
             with self._database.writer() as session:
                 db_groups.advance(session.connection())
@@ -245,7 +244,7 @@ class Placer:
         """Answer without a plan; store a refusal, as it prevents the boot."""
         request = question.request
         answer = answers.neutral(
-            request.instance_uuid, requests.host_names(request),
+            request.instance_uuid, request.offers,
             'no valid placement: ' + '; '.join(
                 detail for _kind, detail in view.notes),
             refused=view.refused)
@@ -277,8 +276,8 @@ class Placer:
             name = name[:255] if isinstance(name, str) else ''
             group = db_groups.find(session, request.project_id, name)
             answer = answers.neutral(
-                request.instance_uuid, requests.host_names(request),
-                str(error), status='ignored',
+                request.instance_uuid, request.offers, str(error),
+                status='ignored',
                 group=group.id if group is not None else None)
             self._reader.note(session, request,
                               [('hint_ignored', str(error))], name,
@@ -342,8 +341,7 @@ def _answer(request: wire.Placement, view: membership.View,
     """Build the answer to Nova: the planned host first, then the others."""
     hosts = dict(zip(rows, plan.hosts))
     chosen = hosts[view.member.row_index]
-    offered = set(requests.host_names(request))
-    order = sorted((r for r in ranked if r.host in offered),
+    order = sorted((r for r in ranked if r.host in request.offers),
                    key=lambda r: r.host != chosen)
     why = next((r.why for r in order if r.host == chosen), 'as planned')
     listed = [wire.RankedHost(

@@ -84,7 +84,7 @@ class Planning:
         if not levels:
             return None
         tree = self._live.payload_tree(self._clock())
-        return sorted(set(requests.host_names(request)).intersection(
+        return sorted(set(request.offers).intersection(
             *(wishes.below_the_same(tree, level, host) for level in levels)))
 
     def rank(self, solution: Solution, row: int,

@@ -18,16 +18,12 @@ def vector(of: 'fields.Resources | models.Member') -> booking.Vector:
     return of.vcpus, of.memory_mb, of.disk_gb
 
 
-def host_names(request: wire.Placement) -> list[str]:
-    """List the names of the hosts that Nova offers, in its order."""
-    return [offer.host for offer in request.hosts]
-
-
 def free(request: wire.Placement, among: Collection[str] | None = None
          ) -> dict[str, booking.Vector]:
     """Map candidate hosts to the resources that Nova shows as free.
 
     :param among: hosts that matter; None: all.
     """
-    return {offer.host: vector(offer.free) for offer in request.hosts
-            if among is None or offer.host in among}
+    offers = request.offers
+    return {host: vector(offers[host].free)
+            for host in (offers if among is None else among) if host in offers}

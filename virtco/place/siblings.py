@@ -20,7 +20,6 @@ from virtco.db import members
 from virtco.model import snapshot
 from virtco.place import answer as answers
 from virtco.place import newest
-from virtco.place import question as requests
 from virtco.wire import placement as wire
 
 # Project and name.
@@ -89,7 +88,7 @@ class Siblings:
         return found if (
             found is not None and known is not None
             and found.group_id == known.group_id
-            and found.host in requests.host_names(request)) else None
+            and found.host in request.offers) else None
 
     def answer(self, request: wire.Placement, planned: members.Planned,
                allowed: list[str] | None,
@@ -99,8 +98,8 @@ class Siblings:
         :param allowed: hosts that keep to a required wish, if there is one.
         """
         alternates = self._alternates(
-            request, planned, requests.host_names(request)
-            if allowed is None else allowed)
+            request, planned, request.offers if allowed is None
+            else dict.fromkeys(allowed))
         return wire.Answer(
             instance_uuid=request.instance_uuid, status='planned',
             host=planned.host, group=planned.group_id,
@@ -113,10 +112,9 @@ class Siblings:
             allowed=allowed)
 
     def _alternates(self, request: wire.Placement,
-                    planned: members.Planned, hosts: Iterable[str]
+                    planned: members.Planned, offered: Collection[str]
                     ) -> list[str]:
         """List other hosts in the first member's order of preference."""
-        offered = dict.fromkeys(hosts)
         not_these = {planned.host, *self._drained()}
         known = self._groups.get((request.project_id, planned.group_name))
         best = [host for host in known.order if host in offered

@@ -3,6 +3,7 @@
 """Nova's question for a host, the answer, and the reasons of the decision."""
 
 from collections.abc import Mapping
+import functools
 import re
 from typing import Annotated
 from typing import Literal
@@ -104,12 +105,17 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def __post_init__(self) -> None:
         """Check the names of all hosts, and tell as msgspec does."""
-        if not _HOST.match(''.join([offer.host for offer in self.hosts])):
+        if not _HOST.match(''.join(self.offers)):
             at = next(i for i, offer in enumerate(self.hosts)
                       if not _HOST.match(offer.host))
             raise ValueError('Expected `str` matching regex '
                              f'{fields.HOST_PATTERN!r} - at `$.hosts[{at}]'
                              '.host`')
+
+    @functools.cached_property
+    def offers(self) -> dict[str, Offer]:
+        """The candidates by their names, in Nova's order."""
+        return {offer.host: offer for offer in self.hosts}
 
 
 class RankedHost(operation.Response, frozen=True):

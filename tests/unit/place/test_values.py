@@ -45,7 +45,7 @@ def planned(host='h0', **values):
 def test_what_a_request_holds():
     one = request((1, 2, 3), [('h0', 4, 5, 6), ('h1', 7, 8, 9)])
     assert requests.vector(one.flavor) == (1, 2, 3)
-    assert requests.host_names(one) == ['h0', 'h1']
+    assert list(one.offers) == ['h0', 'h1']
     assert requests.free(one) == {'h0': (4, 5, 6), 'h1': (7, 8, 9)}
     assert (one.num_instances, one.unplanned_passes) == (1, 0)
 

@@ -14,9 +14,9 @@ from virtco.wire import plan as plan_wire
 def place(call: Call, instance_uuid: str, body: wire.Placement
           ) -> wire.Answer:
     """Choose a host of an instance."""
-    return call.rooms.place.answer(
-        msgspec.structs.replace(body, instance_uuid=instance_uuid),
-        call.is_gone())
+    # A copy would check the names of all hosts again.
+    msgspec.structs.force_setattr(body, 'instance_uuid', instance_uuid)
+    return call.rooms.place.answer(body, call.is_gone())
 
 
 def show_placement(call: Call, instance_uuid: str) -> wire.Kept:
