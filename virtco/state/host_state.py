@@ -92,15 +92,15 @@ class HostState:
         self.peers = pair_counters.PeerCounters()
         self.background, self.unshaped, self.received = self.others = tuple(
             byte_counters.Average(half_life_s) for _ in _OTHERS)
-        self.vms: Set[str] = frozenset()
-        self.new_vms: Set[str] = frozenset()
-        self.sending: Set[str] = frozenset()
+        self.vms: Set[str] = byte_counters.NOTHING
+        self.new_vms: Set[str] = byte_counters.NOTHING
+        self.sending: Set[str] = byte_counters.NOTHING
         self.minors = coflow_table.NO_MINORS
         self.observed: dict[str, byte_counters.Average] = {}
         self.deltas: Sequence[byte_counters.Delta] = ()
         self.towards = unmanaged_bytes.Towards()
         self.unmanaged: edge_policy.Unmanaged | None = None
-        self.macs: frozenset[str] = frozenset()
+        self.macs = byte_counters.NOTHING
         self.vm_of: Mapping[str, str] = {}
         self._hurried_s = -math.inf
         self._loaded: int | None = None
@@ -112,10 +112,12 @@ class HostState:
 
     def learn_ports(self) -> None:
         """Take the VMs and MAC addresses of the newest report."""
-        self.vms = {port.vm for port in self.report.ports}
+        self.vms = ({port.vm for port in self.report.ports}
+                    or byte_counters.NOTHING)
         self.vm_of = {mac: port.vm for port in self.report.ports
                       if _MAC.fullmatch(mac := port.mac.lower())}
-        self.macs = frozenset(self.report.link.macs).union(self.vm_of)
+        self.macs = (frozenset(self.report.link.macs).union(self.vm_of)
+                     or byte_counters.NOTHING)
 
     def is_home(self, mac: str, runs_at: Callable[[str], str | None]) -> bool:
         """Tell whether a MAC address is of a VM that runs here.
@@ -161,7 +163,7 @@ class HostState:
         vms, self.report, self.last_report = self.vms, report, now_s
         if new_ports or new_link:
             self.learn_ports()
-        self.new_vms = self.vms - vms
+        self.new_vms = self.vms - vms or byte_counters.NOTHING
         self.deltas = step.deltas
         if elapsed_s > 0:
             self.observe(step.deltas, elapsed_s, step.others_bytes, now_s)

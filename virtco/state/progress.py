@@ -290,7 +290,7 @@ class Progress:
             tracked.sending.take(host, sent.get(coflow_id))
             if coflow_id not in sent:  # else it is when it is credited
                 tracked.touch()
-        state.sending = found
+        state.sending = found or byte_counters.NOTHING
         return drained
 
     def _credit(self, host: str, delta: byte_counters.Delta,

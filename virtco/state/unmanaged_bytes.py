@@ -5,6 +5,7 @@
 import math
 
 from virtco import units
+from virtco.state import byte_counters
 from virtco.wire import edge_policy
 from virtco.wire import reports
 
@@ -27,7 +28,7 @@ class Towards:
 
     def __init__(self) -> None:
         self.sent_bps: dict[str, float] = {}
-        self.flooded: frozenset[str] = frozenset()
+        self.flooded = byte_counters.NOTHING
         self._kept_until_s: dict[str, float] = {}
         self._sent_bytes: dict[str, float] = {}
         self._unmanaged_bytes = 0.0
@@ -79,7 +80,8 @@ class Towards:
                          if until_s > now_s + KEPT_S), reverse=True)
         for _, mac in longer[_MOST_FLOODED:]:
             self._kept_until_s[mac] = now_s + KEPT_S
-        self.flooded = frozenset(mac for _, mac in longer[:_MOST_FLOODED])
+        self.flooded = (frozenset(mac for _, mac in longer[:_MOST_FLOODED])
+                        or byte_counters.NOTHING)
         return has_new
 
     def _is_much(self, report: reports.Report, elapsed_s: float) -> bool:
