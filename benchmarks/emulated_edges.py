@@ -28,6 +28,7 @@ from typing import Any
 import msgspec
 
 from benchmarks import relays
+from edge_module import outbox
 from virtco.wire import frames
 from virtco.wire import messages
 
@@ -41,7 +42,6 @@ ONE_SENDS_OF = 20
 AT_ONCE = 64
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.5, 30.0
 _GENERATION = re.compile(rb'"generation":(\d+)')
-_HEARTBEAT = messages.frame(messages.Heartbeat())
 
 
 def pack(kind: str, **fields: Any) -> bytes:
@@ -115,6 +115,9 @@ class Edge(asyncio.Protocol):
                     % (self._epoch, found.group(1))))
                 if self._times is not None:
                     self._times.by_number[self.number] = time.perf_counter()
+            elif payload.startswith(b'{"type":"alive"'):
+                if self._is_due(outbox.EARLY):
+                    self._beat()
             elif payload.startswith(b'{"type":"welcome"'):
                 self._welcomed(msgspec.json.decode(payload))
             elif payload.startswith(b'{"type":"refused"'):
@@ -125,16 +128,27 @@ class Edge(asyncio.Protocol):
         self._heartbeat_s = message['heartbeat_s']
         self._spread_s = message['spread_s']
         self._epoch = message['epoch']
-        self._loop.call_later(random.random() * self._heartbeat_s, self._beat,
-                              self._transport)
+        self._beat_s = (self._loop.time()
+                        - random.random() * self._heartbeat_s)
+        self._wait(self._transport)
         if self._sends:
             self._loop.call_later(random.random(), self._tell,
                                   self._transport)
 
-    def _beat(self, transport: Any) -> None:
+    def _is_due(self, part: float) -> bool:
+        return self._loop.time() >= self._beat_s + part * self._heartbeat_s
+
+    def _beat(self) -> None:
+        self._beat_s = self._loop.time()
+        self._transport.write(outbox.HEARTBEAT)
+
+    def _wait(self, transport: Any) -> None:
+        """Send a heartbeat when no sign of life was answered by one."""
         if transport is self._transport:
-            transport.write(_HEARTBEAT)
-            self._loop.call_later(self._heartbeat_s, self._beat, transport)
+            if self._is_due(outbox.LATE):
+                self._beat()
+            self._loop.call_at(self._beat_s + outbox.LATE * self._heartbeat_s,
+                               self._wait, transport)
 
     def _tell(self, transport: Any) -> None:
         self._sent_bytes += 1_000_000

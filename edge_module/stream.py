@@ -239,6 +239,7 @@ class Link:
         match message:
             case messages.Alive(alive_s=alive_s):
                 self._alive_s = alive_s
+                self.outbox.answer_alive()
             case messages.Resend():
                 self.outbox.resend()
             case messages.Refused(why=why):

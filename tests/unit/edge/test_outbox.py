@@ -73,7 +73,7 @@ def test_what_matters_is_said_at_once_and_its_end_as_well(outbox, clock):
 def test_the_rest_waits_for_the_heartbeat(outbox, clock):
     outbox.put_report(REPORT)
     said(outbox)
-    clock[0] += 9
+    clock[0] += 10
     outbox.put_report(msgspec.structs.replace(
         REPORT, cpu_s=2.0))
     assert said(outbox) == []
@@ -83,8 +83,19 @@ def test_the_rest_waits_for_the_heartbeat(outbox, clock):
         REPORT, cpu_s=3.0))
     assert said(outbox) == [{'type': 'delta', 'set': {'cpu_s': 3.0}},
                             {'type': 'heartbeat'}]
-    clock[0] += 10
+    clock[0] += 11
     assert said(outbox) == [{'type': 'heartbeat'}]
+
+
+def test_a_sign_of_life_is_answered_by_a_heartbeat_that_is_almost_due(
+        outbox, clock):
+    for at_s, is_answered in [(1008.9, False), (1009.0, True), (1010.5, False),
+                              (1017.9, False), (1018.0, True)]:
+        clock[0] = at_s
+        outbox.answer_alive()
+        assert said(outbox) == [{'type': 'heartbeat'}] * is_answered
+    clock[0] = 1028.9
+    assert said(outbox) == [] and outbox.pause_s() == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize('happens', [
@@ -126,7 +137,7 @@ def test_an_outbox_says_when_it_wakes(outbox, clock):
     """At the next heartbeat, and at least once a second."""
     assert outboxes.Outbox().heartbeat_s == 1.0
     assert outbox.heartbeat_s == 10 and outbox.pause_s() == 1.0
-    clock[0] += 9.5
+    clock[0] += 10.5
     assert outbox.pause_s() == 0.5
     clock[0] += 5
     assert outbox.pause_s() == 0.0

@@ -9,6 +9,7 @@ import os
 import socket
 import tempfile
 import threading
+import time
 import types
 
 from hypothesis import given
@@ -194,12 +195,15 @@ def test_a_conversation(link):
     assert link.wait_train(60) == made.order('b')
     (report,) = talking.hear()
     assert report['type'] == 'report'
-    link.outbox._beat_s = 0.0
+    link.outbox._due_s = 0.0
     link.outbox._rouse()
     assert talking.hear() == [{'type': 'heartbeat'}]
     renewed_s = link.renewed_s
     talking.say('alive', epoch=4, alive_s=20.0)
     patience.wait_for(lambda: link.renewed_s > renewed_s, 'the answer')
+    link.outbox._due_s = time.monotonic() + 1.0
+    talking.say('alive', epoch=4, alive_s=20.0)
+    assert talking.hear() == [{'type': 'heartbeat'}]
     assert talking.end() == [2.5]
     assert not link.is_up and link._outage._began_s is not None
     assert link._alive_s == 20.0
