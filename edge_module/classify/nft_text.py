@@ -423,10 +423,11 @@ def port_chain(hook: Hook, dev: str, ifindex: int, minor: int) -> str:
           f'{_PEERS_S}s; flags dynamic,timeout; counter; }}\n'
           for name, (kind, _) in kinds),
         _hooked(_chain_name(dev, ifindex, TOWARDS_CHAIN), 'egress', dev,
+                # Packets of VMs here are in a class, and answers to them leave
+                # by no uplink.
+                f'meta priority & 0xffff0000 == {wire.ROOT_HANDLE:#x} accept',
                 f'update @{near} {{ ether saddr }}',
                 f'{data} ether saddr @{owed} update @{owed} {{ ether saddr }} '
-                # Packets of VMs here are in a class.
-                f'meta priority & 0xffff0000 != {wire.ROOT_HANDLE:#x} '
                 f'update @{hook.map_name(RECEIVED)} {{ oif }} accept',
                 f'{data} ether saddr != @{owed} {_OWING_LIMIT} '
                 f'add @{owed} {{ ether saddr }}'),

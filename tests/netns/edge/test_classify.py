@@ -441,7 +441,8 @@ def test_a_flood_of_addresses_displaces_no_peer(make_bed, edge_of,
                                                 monkeypatch):
     """Packets to a peer that is not known to be near share a class, and
     acknowledgements to one that sent no TCP data wait behind data. A sender of
-    many packets of data finds a place beside the flood, too.
+    many packets of data finds a place beside the flood, too. A VM of the same
+    host takes none.
     """
     monkeypatch.setattr(nft_text, '_NEAR_S', 1)
     monkeypatch.setattr(nft_text, '_OWED_S', 1)
@@ -449,9 +450,10 @@ def test_a_flood_of_addresses_displaces_no_peer(make_bed, edge_of,
     monkeypatch.setattr(nft_text, '_MOST_OWED', 1024)
     monkeypatch.setattr(nft_text, '_OWING_LIMIT',
                         'limit rate 500/second burst 500 packets')
-    bed = make_bed(1)
+    bed = make_bed(2)
     edge = edge_of(bed, 'h1')
-    vm, peer, flooder, late = (bed.add_vm('h1') for _ in range(4))
+    vm, beside = (bed.add_vm('h1') for _ in range(2))
+    peer, flooder, late = (bed.add_vm('h2') for _ in range(3))
     edge.set_ports()
     edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS).build())
     ifindex = beds.in_netns(edge.netns, socket.if_nametoindex, vm.dev)
@@ -469,10 +471,10 @@ def test_a_flood_of_addresses_displaces_no_peer(make_bed, edge_of,
                    for name in (nft_text.NEAR, nft_text.OWED))
 
     with contextlib.ExitStack() as opened:
-        peers, floods, lates = (opened.enter_context(beds.in_netns(
+        peers, floods, lates, besides = (opened.enter_context(beds.in_netns(
             one.netns, socket.socket, socket.AF_PACKET, socket.SOCK_RAW))
-            for one in (peer, flooder, late))
-        for sock in peers, floods, lates:
+            for one in (peer, flooder, late, beside))
+        for sock in peers, floods, lates, besides:
             sock.bind(('eth0', 0))
 
         def send(sock, source):
@@ -487,6 +489,9 @@ def test_a_flood_of_addresses_displaces_no_peer(make_bed, edge_of,
                 send(floods, b'\x02' + os.urandom(5))
             if time.monotonic() > begin_s + 2:
                 send(lates, bytes.fromhex(late.mac.replace(':', '')))
+            send(besides, b'\x02\x02\0\0\0\x01')
             time.sleep(0.01)
             assert known()
         assert has(nft_text.OWED, late)
+        assert '02:02:00:00:00:01' not in beds.run(
+            'nft', 'list', 'table', 'netdev', 'virtco', netns=edge.netns)
