@@ -147,7 +147,6 @@ def _judge(nova, connection, killed, tenant):
     print(f'{len(lost)} notifications were lost; {len(differing())} VMs are '
           'for Nova to tell of, the others were found by their ports')
     assert nova.counts['planned'] > 0
-    assert nova.slowest_s < DEADLINE_S + 1
     # Nova gives away the room of a VM whose deletion nobody heard of. Its row
     # takes none, nor what was planned for it before.
     heard = [dataclasses.replace(change, host=None)
@@ -155,3 +154,5 @@ def _judge(nova, connection, killed, tenant):
              for change in history.read(connection)]
     assert [one for one in history.overbooked(heard, CAPACITIES)
             if not one.is_novas] == []
+    # At last, as a machine that is overloaded may be late.
+    assert nova.slowest_s < DEADLINE_S + 1
