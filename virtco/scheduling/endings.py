@@ -20,7 +20,9 @@ class Rules:
     :ivar start_bytes: fewer are noise (ARP, keep-alives).
     :ivar tail_s: no byte for this long after all were counted: ended. Bytes
         may go on for three times as long, at most.
-    :ivar give_up_s: no byte for this long: ended, whatever is left.
+    :ivar give_up_s: in this time no more than connections without data send:
+        ended, whatever is left.
+    :ivar idle_bytes: such connections of very many VMs send fewer.
     :ivar exceeding_fraction: sent beyond the size by more than that: more may
         come.
     """
@@ -32,6 +34,7 @@ class Rules:
     exceeding_fraction: float = 0.01
     tail_s: float = 1.0
     give_up_s: float = 3600.0
+    idle_bytes: float = 1e8
 
     @property
     def pause_s(self) -> float:
@@ -100,6 +103,15 @@ def is_noise(size_bytes: float, sent_bytes: float, rules: Rules) -> bool:
     """
     return sent_bytes < min(rules.start_bytes,
                             (1 - rules.done_fraction) * size_bytes)
+
+
+def gets_on(size_bytes: float, new_bytes: float, rules: Rules) -> bool:
+    """Tell whether a coflow gets on by these bytes.
+
+    Keep-alives never end.
+    """
+    return new_bytes > min(rules.idle_bytes,
+                           rules.negligible_fraction * size_bytes)
 
 
 def begins_anew(size_bytes: float, new_bytes: float, rested_s: float,

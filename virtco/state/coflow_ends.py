@@ -24,9 +24,9 @@ def find_end(tracked: inflight.Tracked, now_s: float, rules: endings.Rules,
         return ''
     if tracked.watched_since_s is None:
         tracked.watched_since_s = now_s
-    if now_s - tracked.idle_since_s >= rules.give_up_s:
+    if now_s - tracked.stalled_since_s >= rules.give_up_s:
         left_bytes = float(tracked.progress.remaining_bytes().sum())
-        return (f'given up: no byte for {rules.give_up_s:g} s, '
+        return (f'given up: hardly a byte for {rules.give_up_s:g} s, '
                 f'{left_bytes:.0f} bytes were not counted')
     tracked.was_placed |= tracked.route.is_complete
     if not tracked.was_placed:
@@ -78,7 +78,7 @@ def rest_until(tracked: inflight.Tracked, now_s: float, rules: endings.Rules
     times_s = [math.inf if tracked.expires_s is None else tracked.expires_s,
                math.inf]
     if tracked.state == states.CoflowState.ACTIVE:
-        times_s.append(tracked.idle_since_s + rules.give_up_s)
+        times_s.append(tracked.stalled_since_s + rules.give_up_s)
     if tracked.moved_s is not None:
         times_s += [tracked.moved_s + rules.quiet_s,
                     tracked.moved_s + rules.pause_s]

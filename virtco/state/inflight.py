@@ -59,6 +59,8 @@ class Tracked:
     :ivar planned_cct_s: completion time of the last plan; None without a plan.
     :ivar expires_s: time at which the coflow is given up; None = never.
     :ivar moved_s: time at which its counters last moved; None = never.
+    :ivar got_on_s: time at which they had last moved by more than keep-alives
+        move them; None = never.
     :ivar sending: rates at its hosts by their last reports.
     :ivar deadline_s: deadline that its tenant wants; inf = none.
     :ivar is_promised: whether the deadline was promised at the launch.
@@ -97,6 +99,7 @@ class Tracked:
     ended_s: float | None = None
     expires_s: float | None = None
     moved_s: float | None = None
+    got_on_s: float | None = None
     deadline_s: float = math.inf
     is_promised: bool = False
     queues: silent_flows.Queues = dataclasses.field(
@@ -119,6 +122,8 @@ class Tracked:
     shown: tuple[snapshots.Coflow, bool] | None = None
     # Bytes that are left between hosts at least.
     _least_bytes: float = 0.0
+    # Bytes since it got on.
+    _idle_bytes: float = 0.0
 
     def place(self, members: Mapping[int, routes.Member]) -> None:
         """Set the VMs and their hosts."""
@@ -290,6 +295,10 @@ class Tracked:
                                             counting.all_bytes - new_bytes,
                                             rules))
         self.moved_s = now_s
+        self._idle_bytes += new_bytes
+        if endings.gets_on(max(self.model.size_bytes, counting.all_bytes),
+                           self._idle_bytes, rules):
+            self.got_on_s, self._idle_bytes = now_s, 0.0
         self.is_dirty = True
         least_bytes = self._least_bytes - new_bytes
         self.touch()
@@ -436,5 +445,13 @@ class Tracked:
         Without a byte it is the arrival, or the start of this process, since
         the machine's clock may have been set in between.
         """
-        return max(self.moved_s or 0.0, self.arrival_s or 0.0,
-                   self.watched_since_s or 0.0)
+        return max(self.moved_s or 0.0, self._watched_since_s)
+
+    @property
+    def stalled_since_s(self) -> float:
+        """Time from which it did not get on; see :attr:`idle_since_s`."""
+        return max(self.got_on_s or 0.0, self._watched_since_s)
+
+    @property
+    def _watched_since_s(self) -> float:
+        return max(self.arrival_s or 0.0, self.watched_since_s or 0.0)

@@ -81,3 +81,10 @@ def test_a_tail_ends_by_silence_or_after_three_times_as_long():
     assert not endings.has_tail(1.9, 6.0, rules)
     assert not endings.has_tail(None, 0.0, rules)
     assert not endings.has_tail(0.0, 0.0, endings.Rules(tail_s=0.0))
+
+
+@pytest.mark.parametrize(('size_bytes', 'new_bytes', 'gets_on'), [
+    (1e9, 1e6, False), (1e9, 1e6 + 1, True), (1e12, 1e8, False),
+    (1e12, 1e8 + 1, True), (0.0, 0.0, False), (0.0, 1.0, True)])
+def test_keep_alives_are_nothing_to_get_on_by(size_bytes, new_bytes, gets_on):
+    assert endings.gets_on(size_bytes, new_bytes, RULES) is gets_on

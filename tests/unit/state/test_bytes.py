@@ -222,7 +222,43 @@ def test_a_coflow_always_ends(sent):
     (ended,) = state.advance(GIVE_UP_S + 1)
     assert ended.state == 'done'
     (row,) = state.take_unsaved().coflows
-    assert row['why'].startswith('ended: given up: no byte for 3600 s')
+    assert row['why'].startswith('ended: given up: hardly a byte for 3600 s')
+
+
+@pytest.mark.parametrize(('sent', 'step_s'), [
+    (500, 10.0), (1020, 0.5), (None, 1.0)])
+def test_a_coflow_ends_although_its_vms_keep_their_connections(sent, step_s):
+    """Hints that are too large or too small, and none."""
+    state = live_state.LiveState()
+    state.load_groups(
+        [known.member('g', row, host)
+         for row, host in enumerate(('h0', 'h1'))],
+        [known.stored(flows=f'[[0,1,{10 ** 9}]]',
+                      is_estimated=sent is None)], {'g'})
+    sent_bytes, now_s, ended_s = (sent or 900) * 10 ** 6, 0.0, None
+    while ended_s is None and now_s < 3 * GIVE_UP_S:
+        now_s += step_s
+        sent_bytes += 66
+        state.intake('h0', known.report(destinations={'h1': sent_bytes}),
+                     now_s)
+        if state.advance(now_s) and state.status('c').state == 'done':
+            ended_s = now_s
+    assert GIVE_UP_S <= ended_s < 2 * GIVE_UP_S + 2 * step_s
+    (row,) = state.take_unsaved().coflows
+    assert row['why'].startswith('ended: given up: ')
+
+
+def test_a_coflow_that_gets_on_slowly_goes_on():
+    state = live_state.LiveState()
+    state.load_groups(
+        [known.member('g', row, host)
+         for row, host in enumerate(('h0', 'h1'))],
+        [known.stored(flows=f'[[0,1,{10 ** 9}]]')], {'g'})
+    for hour in range(1, 20):
+        state.intake('h0', known.report(destinations={
+            'h1': 1.01e6 * hour}), (GIVE_UP_S - 1) * hour)
+        state.advance((GIVE_UP_S - 1) * hour)
+    assert state.status('c').state == 'active'
 
 
 def test_who_begins_waits_for_a_byte_from_then_on():
