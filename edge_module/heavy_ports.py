@@ -39,7 +39,7 @@ class HeavyPorts:
         """
         before, self._stats = self._stats, stats
         slots = {minors.limit_of(minor) for minor in stats
-                 if minors.is_limited_port(minor)}
+                 if minors.seat_of(minor)}
         least_bytes = link_bps / units.BITS_PER_BYTE * LEAST_S
         found = []
         own = minors.of_ports(ifindexes)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import functools
 import threading
 from typing import TYPE_CHECKING
 
@@ -285,16 +286,16 @@ class Shaper:
         """
         filled = [minor for minor, seen in stats.items()
                   if seen.backlog_bytes and minors.has_turns(minor)]
-        ifindexes = self.ifindexes() if filled else []
+        if not filled:
+            return {}
+        ifindexes = self.ifindexes()
         own, seats = minors.of_ports(ifindexes), minors.seats(ifindexes)
-        found: dict[int, int] = {}
-        for port in self.ports or () if filled else ():
-            classes = [minor for minor in filled if port.is_here and (
-                minor == own[port.ifindex]
-                or minors.seat_of(minor) == seats[port.ifindex])]
-            if classes:
-                found |= dict.fromkeys(classes, devices.sent_frames(port.dev))
-        return found
+        received = functools.cache(devices.sent_frames)
+        return {minor: received(port.dev)
+                for port in self.ports or () if port.is_here
+                for minor in filled
+                if own[port.ifindex] == minor
+                or seats[port.ifindex] == minors.seat_of(minor)}
 
     @property
     def is_waiting(self) -> bool:

@@ -124,11 +124,6 @@ def seat_of(minor: int) -> int:
     return 0 if minor < _FIRST_LIMIT else minor & (1 << _LIMIT_BITS) - 1
 
 
-def is_limited_port(minor: int) -> bool:
-    """Return whether a class of limited traffic is a single port's."""
-    return seat_of(minor) > 0
-
-
 def has_turns(minor: int) -> bool:
     """Return whether a class is of VM ports, which takes turns with others."""
-    return is_unlimited(minor) or is_limited_port(minor)
+    return is_unlimited(minor) or seat_of(minor) > 0

@@ -451,9 +451,8 @@ def test_which_minor_is_of_what():
         0xc301, 0xc3fe)
     assert [minors.limit_of(minor) for minor in (
         0xbfff, 0xc000, 0xc0ff, 0xc100, 0xc3fe)] == [None, 0, 0, 1, 3]
-    assert [minors.is_limited_port(minor) for minor in (
-        0x9001, 0xc000, 0xc001, 0xc100, 0xc1fe)] == [
-            False, False, True, False, True]
+    assert [minors.seat_of(minor) for minor in (
+        0x9001, 0xc000, 0xc001, 0xc100, 0xc1fe)] == [0, 0, 1, 0, 0xfe]
     assert [minors.has_turns(minor) for minor in (
         0x7001, 0xc001, 0xc000, 0x10)] == [True, True, False, False]
 
