@@ -29,6 +29,8 @@ UNREACHABLE_S = 10
 ANSWER_S = 10
 #: Time to connect and to log in.
 CONNECT_S = 5
+#: Errors of a server that takes no writes: PostgreSQL's and MariaDB's.
+_READ_ONLY = frozenset(('25006', 1290, 1792, 1836))
 
 
 def limited(url: sa.URL, answer_s: int = ANSWER_S) -> sa.URL:
@@ -80,6 +82,21 @@ def put_on(engine: sa.Engine, lock_s: float) -> None:
         _watch_server(connection)
 
     sa.event.listen(engine, 'connect', connected)
+
+
+def leave_replicas(engine: sa.Engine) -> None:
+    """Close all connections to a server that takes no writes any more: the
+    same address may lead to the one that does.
+    """
+    # oslo.db ends the round of handle_error before ours could have its turn.
+    known = engine.dialect.is_disconnect
+
+    def is_disconnect(error: Any, *where: Any) -> bool:
+        return known(error, *where) or not _READ_ONLY.isdisjoint((
+            getattr(error, 'sqlstate', None), getattr(error, 'pgcode', None),
+            *error.args[:1]))
+
+    setattr(engine.dialect, 'is_disconnect', is_disconnect)
 
 
 @contextlib.contextmanager

@@ -82,6 +82,7 @@ class Database:
                 bounds.limited(url, answer_s), max_retries=0,
                 thread_checkin=False, **engine_options)
             bounds.put_on(self.engine, PATIENCE_S)
+            bounds.leave_replicas(self.engine)
         self._readers = orm.sessionmaker(self.engine)
         self._writing = self.engine.execution_options(virtco_writes=True)
         self._writers = orm.sessionmaker(self._writing,
