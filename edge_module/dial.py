@@ -6,9 +6,11 @@ An address that is dead costs a quarter of a second, whichever comes first.
 """
 
 import asyncio
+import contextlib
 import errno
 import os
 import socket
+import threading
 import time
 from typing import Any
 from typing import cast
@@ -20,6 +22,8 @@ from urllib3 import exceptions
 
 #: Time after which the next address is tried as well.
 NEXT_S = 0.25
+#: Timeouts after which a connection of HTTP ends, whatever it is about.
+LIFE_TIMEOUTS = 2
 
 
 def dial(host: str, port: int, timeout_s: float) -> socket.socket:
@@ -58,10 +62,21 @@ class _Dialled:
 
     def _new_conn(self) -> socket.socket:
         try:
-            return dial(self._dns_host, self.port, self.timeout)
+            sock = dial(self._dns_host, self.port, self.timeout)
         except OSError as error:
             raise exceptions.NewConnectionError(
                 cast(connection.HTTPConnection, self), str(error)) from error
+        # Timeouts of sockets do not bound an answer that drips in.
+        end = threading.Timer(LIFE_TIMEOUTS * self.timeout, _end,
+                              (sock.dup(),))
+        end.daemon = True
+        end.start()
+        return sock
+
+
+def _end(sock: socket.socket) -> None:
+    with sock, contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
 
 
 class _Http(_Dialled, connection.HTTPConnection):

@@ -2,10 +2,12 @@
 
 """A dead address costs little, and a slow server no more than its time."""
 
+import contextlib
 import json
 import socket
 import ssl
 import threading
+import time
 
 from oslo_config import cfg
 import pytest
@@ -124,6 +126,26 @@ def test_a_handshake_has_the_time_that_the_connection_left(
         assert watch.seconds() < 1.5
     finally:
         over.set()
+
+
+@pytest.mark.parametrize('begin', [
+    b'HTTP/1.1 200 OK\r\nX-Long: ',
+    b'HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n'])
+def test_an_answer_that_drips_has_an_end(monkeypatch, served, begin):
+    def drip(sock):
+        sock.recv(1 << 16)
+        sock.sendall(begin)
+        with contextlib.suppress(OSError):
+            for _ in range(100):
+                sock.sendall(b'x')
+                time.sleep(0.05)
+
+    monkeypatch.setattr(talk, 'TIMEOUT_S', 0.4)
+    edge = talk.EdgeClient(made(f'http://127.0.0.1:{served(drip)}'))
+    watch = patience.Stopwatch()
+    with pytest.raises(exception.ControllerUnavailable):
+        edge.find()
+    assert watch.seconds() < 3
 
 
 def test_an_answer_that_nobody_gives(monkeypatch, dead):
