@@ -31,6 +31,10 @@ class Transport:
     def set_write_buffer_limits(self, high, low=None):
         self.limits.append((high, low))
 
+    def set_read_buffer_limits(self, high):
+        assert self._tls is not None
+        self.read_limit_bytes = high
+
     def get_extra_info(self, name):
         assert name == 'ssl_object'
         return self._tls
@@ -148,7 +152,7 @@ class End:
 
     def come(self, data):
         """Bytes come."""
-        self.connection.get_buffer(-1)[:len(data)] = data
+        self.connection.get_buffer(len(data))[:len(data)] = data
         self.connection.buffer_updated(len(data))
 
     def say(self, kind, **values):

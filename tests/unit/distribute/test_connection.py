@@ -148,16 +148,12 @@ def test_what_an_edge_module_says_is_charged_to_its_host(run):
     said = [ends.payload_of('hello', version=frames.VERSION, host='h1',
                        generation=3), *(
         ends.payload_of('ack', generation=number) for number in (3, 4, 5))]
-    arrived = connection.ARRIVAL_CPU_S
-    assert edge.hub.charged == [
-        ('h1', len(one), pytest.approx(cpu_s, rel=1e-9)) for one, cpu_s
-        in zip(said, (1 + arrived, 1 + arrived, 1 + arrived, 1))]
+    assert edge.hub.charged == [('h1', len(one), 1) for one in said]
 
 
 def test_a_byte_that_comes_alone_is_charged_with_its_decryption(run):
     edge, spent_s = run(ends.End), iter(range(100))
     edge.hub.cpu_clock = lambda: next(spent_s)
-    price = pytest.approx(1 + connection.ARRIVAL_CPU_S, rel=1e-9)
     hello = made.frame('hello', version=frames.VERSION, host='h1')
     edge.come(hello[:1])
     edge.come(hello[1:])
@@ -168,8 +164,51 @@ def test_a_byte_that_comes_alone_is_charged_with_its_decryption(run):
     assert edge.connection.is_paused and not edge.transport.is_reading
     edge.come(b'\0')  # it was decrypted already
     assert edge.hub.charged == [
-        ('10.0.0.1', 0, price), ('h1', len(hello) - frames.HEADER_BYTES,
-                                 price), ('h1', 0, price), ('h1', 0, price)]
+        ('10.0.0.1', 0, 1), ('h1', len(hello) - frames.HEADER_BYTES, 1),
+        ('h1', 0, 1), ('h1', 0, 1)]
+
+
+def idle_after(edge, n_arrivals, size_bytes, n_bytes=None):
+    """What is charged for so many arrivals that bring nothing, or too little.
+
+    :param size_bytes: of their records.
+    :param n_bytes: of data in them, none of it a message.
+    """
+    edge.hub.charged.clear()
+    for _ in range(n_arrivals):
+        edge.connection.get_buffer(size_bytes)
+        if n_bytes is not None:
+            edge.connection.buffer_updated(n_bytes)
+    return sum(cpu_s for _host, _size, cpu_s in edge.hub.charged)
+
+
+@pytest.mark.parametrize('tls, size_bytes, n_arrivals', [
+    # Keys that change, and bytes of a record that is not whole yet.
+    (ends.Tls(), 22_000, 20), (ends.Tls(), 1, 20_000), (None, 65_536, 20_000)])
+def test_bytes_that_are_no_data_are_charged(run, tls, size_bytes, n_arrivals):
+    edge = run(ends.End, tls)
+    edge.hello()
+    all_bytes = n_arrivals * (connection.ARRIVAL_BYTES + (
+        size_bytes if tls else 0))
+    assert idle_after(edge, n_arrivals, size_bytes) == pytest.approx(
+        connection.IDLE_BYTE_CPU_S * all_bytes, rel=0.06)
+
+
+def test_data_has_no_price_but_that_of_its_records(run):
+    edge = run(ends.End, ends.Tls())
+    edge.hello()
+    assert edge.transport.read_limit_bytes == connection.RECORD_BYTES
+    edge.connection._reader.most_bytes = 1 << 40
+    edge.hub.arriving[:4] = b'\x7f\0\0\0'  # one that does not end here
+    found = idle_after(edge, 1000, 16_406, 16_384)
+    assert found == pytest.approx(1000 * connection.IDLE_BYTE_CPU_S * (
+        22 + connection.ARRIVAL_BYTES), rel=0.4)
+    # One record comes in many pieces.
+    edge.hub.charged.clear()
+    for _ in range(11):
+        edge.connection.get_buffer(1_490)
+    edge.connection.buffer_updated(16_384)
+    assert [cpu_s for *_, cpu_s in edge.hub.charged if cpu_s] == []
 
 
 def test_bytes_of_a_relay_are_charged_to_nobody(run):
@@ -188,8 +227,7 @@ def test_a_second_heartbeat_of_a_turn_is_charged(edge):
     for _ in range(3):
         edge.say('heartbeat')
     heartbeat = ends.payload_of('heartbeat')
-    assert edge.hub.charged == [
-        ('h1', len(heartbeat), pytest.approx(connection.ARRIVAL_CPU_S))] * 2
+    assert edge.hub.charged == [('h1', len(heartbeat), 0.0)] * 2
     assert edge.hub.take() == [('rests', 'h1')] + [
         ('heard', 'h1', session.Report(report, False), heartbeat)] * 2
 
