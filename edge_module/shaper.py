@@ -128,13 +128,8 @@ class Shaper:
             self._frame_bytes())
 
     def _frame_bytes(self) -> int:
-        """Return the longest frame that the uplink or a VM's port may send.
-
-        When MTUs grow, a VM's port may change before the uplink does; a leaf
-        drops frames that it cannot cut.
-        """
-        return max(self.uplink.frame_bytes(), htb.frame_bytes(*(
-            port.dev for port in self.ports or () if port.is_here)) or 0)
+        return self.uplink.frame_bytes(*(
+            port.dev for port in self.ports or () if port.is_here))
 
     def sync(self, policy: edge_policy.EdgePolicy | None, n_past: int,
              ports: tuple[classify.VmPort, ...] | None, now_s: float) -> bool:

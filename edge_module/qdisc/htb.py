@@ -81,12 +81,22 @@ class Uplink:
             raise exception.NotFound(what='uplink device',
                                      id=self.dev) from error
 
-    def frame_bytes(self) -> int:
-        """Return the longest frame that the uplink sends, in bytes."""
-        found = frame_bytes(self.dev)
-        if found is None:
+    def frame_bytes(self, *ports: str) -> int:
+        """Return the longest frame that the uplink or a VM's port may send.
+
+        When MTUs grow, a VM's port may change before the uplink does; a leaf
+        drops frames that it cannot cut.
+        """
+        found: list[int] = []
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            for dev in (self.dev, *ports):
+                with contextlib.suppress(OSError):
+                    found.append(struct.unpack_from('i', fcntl.ioctl(
+                        probe, _SIOCGIFMTU, struct.pack(
+                            '16s16x', dev.encode())), 16)[0] + _HEADERS_BYTES)
+        if not found:
             raise exception.NotFound(what='uplink device', id=self.dev)
-        return found
+        return max(found)
 
     def _dump_qdiscs(self) -> list[bytes]:
         """Dump the qdiscs; the kernel adds those of other devices."""
@@ -240,18 +250,6 @@ class Uplink:
         check(kernel.tc_send(messages), f'delete the qdisc of {self.dev}',
               (errno.ENOENT,))
         return True
-
-
-def frame_bytes(*devs: str) -> int | None:
-    """Return the longest frame of devices, in bytes; None without any."""
-    found = []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        for dev in devs:
-            with contextlib.suppress(OSError):
-                found.append(struct.unpack_from('i', fcntl.ioctl(
-                    probe, _SIOCGIFMTU, struct.pack('16s16x', dev.encode())),
-                    16)[0] + _HEADERS_BYTES)
-    return max(found, default=None)
 
 
 def _ours(qdiscs: Iterable[wire.Qdisc]) -> wire.Qdisc | None:

@@ -138,13 +138,14 @@ class Site:
             return False
 
     def _has_all(self):
-        tree = htb.Uplink(kernel, 'uplink0').snapshot().tree
+        uplink = htb.Uplink(kernel, 'uplink0')
+        tree = uplink.snapshot().tree
         table = nft.NftClassifier(kernel).dump()
         ifindex = socket.if_nametoindex(self.src.dev)
         leaf, link = tree[_LEAF], tree[minors.LINK]
         return (leaf.rate_bps == leaf.ceil_bps == RATE_BPS
                 and link.rate_bps == LINK_BPS
-                and leaf.packet_bytes >= htb.frame_bytes('uplink0')
+                and leaf.packet_bytes >= uplink.frame_bytes()
                 and minors.FIRST_PORT + ifindex in tree
                 and table.hooks == {(self.src.dev, ifindex)}
                 and table.entries == {classify.Entry(

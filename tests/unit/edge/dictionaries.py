@@ -2,6 +2,8 @@
 
 """An uplink and a classifier whose kernel is a dictionary."""
 
+import contextlib
+
 from edge_module.classify import classified as classify
 from edge_module.classify import nft
 from edge_module.qdisc import htb
@@ -53,8 +55,10 @@ class Uplink(htb.Uplink):
             raise exception.NotFound(what='uplink device', id=self.dev)
         return self.index
 
-    def frame_bytes(self):
+    def frame_bytes(self, *ports):
         self.ifindex()
+        with contextlib.suppress(exception.NotFound):
+            return max(self.longest_bytes, super().frame_bytes(*ports))
         return self.longest_bytes
 
     def snapshot(self):
