@@ -5,6 +5,7 @@
 from collections.abc import Callable
 from collections.abc import Iterator
 import contextlib
+import copy
 import os
 import threading
 from typing import Any
@@ -84,7 +85,12 @@ class Database:
             bounds.put_on(self.engine, PATIENCE_S)
             bounds.leave_replicas(self.engine)
         self._readers = orm.sessionmaker(self.engine)
-        self._writing = self.engine.execution_options(virtco_writes=True)
+        self._writing = self.engine.execution_options()
+        if self.is_sqlite:
+            # A writer that began as a reader could not wait for its turn.
+            self._writing.dialect = copy.copy(self.engine.dialect)
+            _begin_by(self._writing, 'BEGIN IMMEDIATE')
+            _begin_by(self.engine, 'BEGIN')
         self._writers = orm.sessionmaker(self._writing,
                                          expire_on_commit=False)
         # SQLite has one writer at a time. Waiting for the turn here is fair
@@ -281,15 +287,19 @@ def _sqlite_engine(url: sa.URL, timeout_s: float) -> sa.Engine:
         connection.execute(f'PRAGMA wal_autocheckpoint = {MOST_LOG_PAGES}')
         connection.execute('PRAGMA foreign_keys = ON')
 
-    @sa.event.listens_for(engine, 'begin')
-    def begin(connection: sa.Connection) -> None:
-        # A writer that began as a reader could not wait for its turn.
-        writes = connection.get_execution_options().get('virtco_writes')
-        connection.exec_driver_sql(
-            'BEGIN IMMEDIATE' if writes else 'BEGIN')
-
-    exc_filters.register_engine(engine)
+    # Not its listeners to savepoints: see _begin_by.
+    sa.event.listen(engine, 'handle_error', exc_filters.handler, retval=True)
     return engine
+
+
+def _begin_by(engine: sa.Engine, statement: str) -> None:
+    """Begin an engine's transactions by this statement.
+
+    A listener to their beginning could, too, but SQLAlchemy would then look
+    for listeners at each statement, and run this one as it runs all others.
+    """
+    setattr(engine.dialect, 'do_begin',
+            lambda connection: connection.cursor().execute(statement))
 
 
 @contextlib.contextmanager
