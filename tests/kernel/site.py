@@ -3,6 +3,7 @@
 """Hypervisors that switch by Open vSwitch's kernel datapath."""
 
 import dataclasses
+import os
 
 from edge_module.privileged import kernel_calls as kernel
 from edge_module.qdisc import htb
@@ -16,6 +17,11 @@ LINK_BPS = 5e6
 # Emulation takes its time; what is waited for comes or does not.
 PATIENCE_S = 150
 _TUNNEL_MTU_BYTES = 1450
+
+
+def _has_tcx():
+    major, minor, *_ = os.environ['VIRTCO_KERNEL_VM'].split('.')
+    return (int(major), int(minor)) >= (6, 6)
 
 
 class Switch(switches.Switch):
@@ -137,6 +143,7 @@ class Site:
         self.edge = process.EdgeProcess(
             self.bed, 'h1', self.directory, LINK_BPS, ports_backend='ovs',
             ovsdb_connection=self.switch.address,
+            how='bpf' if _has_tcx() else 'nft',
             report_interval_s=0.5, **options)
         self.controller.reports.clear()
         self.edge.start()

@@ -47,3 +47,5 @@ def test_kernel_agrees_with_the_policy(classified):
     """The agent finds nothing to put right in what Open vSwitch shows."""
     done = classified.edge.once('--check')
     assert not done.returncode, done.stdout
+    # By programs where the kernel has tcx for them.
+    assert 'port ' in classified.edge.classified()

@@ -68,7 +68,7 @@ def _qos_type(site):
 
 @real_time
 def test_noop_keeps_the_tree_under_a_transfer(site, transfer):
-    minor = _enforce(site, classifier='nft')
+    minor = _enforce(site)
     flow = transfer()
     beds.wait_for(lambda: flow.received_at(flow.now_s()) > 5e5, 20, 'a start')
     site.edge.stop()  # what holds must hold without its help
@@ -150,3 +150,32 @@ def test_qos_that_neutron_sets_holds_beside_ours(site):
                   'the tree again')
     site.controller.wait_report(lambda report: report['health'] == 'ok',
                                 sites.PATIENCE_S)
+
+
+@real_time
+def test_policing_holds_beside_the_classifier(site, transfer):
+    """Open vSwitch polices by the ingress qdisc of the VM's port."""
+    minor = _enforce(site)
+    port = site.segment('flat').member.dev
+
+    def at_ingress():
+        return beds.run('tc', 'filter', 'show', 'dev', port, 'ingress',
+                        netns=site.bed.ns('h1'))
+
+    flow = transfer()
+    _wait_shaped(site, flow)
+    site.switch.vsctl('set', 'interface', port, 'ingress_policing_rate=1000')
+    try:
+        beds.wait_for(lambda: 'rate 1Mbit' in at_ingress(),
+                      sites.PATIENCE_S, 'policing')
+        before = site.uplink()
+        beds.wait_for(lambda: 0 < _rate_bps(flow) < 1.05e6,
+                      sites.PATIENCE_S, "the port's limit")
+        after = site.uplink()
+    finally:
+        site.switch.vsctl('set', 'interface', port, 'ingress_policing_rate=0')
+    assert (after.stats[minor].sent_bytes - before.stats[minor].sent_bytes
+            > 10 * (after.stats[2].sent_bytes - before.stats[2].sent_bytes))
+    beds.wait_for(lambda: 'police' not in at_ingress(), sites.PATIENCE_S,
+                  'the end of policing')
+    _wait_shaped(site, flow)
