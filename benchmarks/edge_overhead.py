@@ -57,7 +57,9 @@ import time
 import types
 from typing import Any
 
+from edge_module.classify import bpf
 from edge_module.classify import classified as classify
+from edge_module.classify import classifier as classifiers
 from edge_module.classify import nft
 from edge_module.privileged import kernel_calls as kernel
 from edge_module.tcplan import minors
@@ -82,8 +84,8 @@ _AIM = 0.02
 _USER = 'nobody'
 _SAMPLES_HZ = 1999
 _BLOCK_BYTES = 1 << 16
-_UPLINK, _IFB = 'uplink0', 'virtco-out'
-_TREE_BPS, _UNLIMITED_BPS = 400e6, 90e9
+UPLINK, _IFB = 'uplink0', 'virtco-out'
+_TREE_BPS, UNLIMITED_BPS = 400e6, 90e9
 _QUEUE_BYTES = 200_000
 _STREAMS = 8
 _fork = multiprocessing.get_context('fork')
@@ -177,7 +179,7 @@ class _Site:
 
 # Frames of a stack from the innermost one outwards: whichever comes first.
 _OURS = re.compile(
-    r'(htb|tbf|bfifo|fifo|qdisc|__qdisc|psched|nft|tcf|tc)_'
+    r'(htb|tbf|bfifo|fifo|qdisc|__qdisc|psched|nft|tcf|tcx|tc|bpf)_'
     r'|sch_direct_xmit|sch_handle|net_tx_action|__dev_xmit_skb')
 _BELOW = re.compile(r'dev_hard_start_xmit|validate_xmit_skb|veth_|br_'
                     r'|__netif_receive_skb|tcp_|ip6?_')
@@ -344,12 +346,13 @@ def overhead(rounds: int, slices: int) -> dict[str, Any]:
 
 # -- the cost of a packet ----------------------------------------------------
 
-def _blast(vm: beds.Vm, address: str, count: int) -> float:
+def blast(vm: beds.Vm, address: str, count: int, size_bytes: int = 64
+          ) -> float:
     """CPU time per datagram, in nanoseconds."""
     def send() -> float:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
             sock.connect((address, _PORT))
-            data = bytes(64)
+            data = bytes(size_bytes)
             start_s = time.thread_time()
             for _ in range(count):
                 sock.send(data)
@@ -358,7 +361,7 @@ def _blast(vm: beds.Vm, address: str, count: int) -> float:
     return found
 
 
-def _nobody_reads(vm: beds.Vm) -> socket.socket:
+def nobody_reads(vm: beds.Vm) -> socket.socket:
     """A socket at which datagrams end without an answer."""
     def listen() -> socket.socket:
         sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -397,22 +400,26 @@ def _entries(vm: beds.Vm, sink: beds.Vm, hook: tuple[str, int], entries: int
     return classify.Table(frozenset({hook}), found)
 
 
-def per_packet(rounds: int, pairs: int, count: int) -> dict[str, float]:
-    """Nanoseconds per datagram that nftables adds, by number of entries, and
-    for unmanaged datagrams.
+def per_packet(rounds: int, pairs: int, count: int
+               ) -> dict[str, dict[str, float]]:
+    """Nanoseconds per datagram that each classifier adds, by number of
+    entries, and for unmanaged datagrams.
 
     Medians over pairs of measurements: what a port takes that is classified,
     and right after it one that is not. The machine's speed may change between
     the pairs.
     """
-    bed = beds.Bed(1)
-    try:
-        return _added(bed, nft.NftClassifier(kernel), rounds, pairs, count)
-    finally:
-        bed.close()
+    found = {}
+    for made in bpf.BpfClassifier(kernel), nft.NftClassifier(kernel):
+        bed = beds.Bed(1)
+        try:
+            found[made.name] = _added(bed, made, rounds, pairs, count)
+        finally:
+            bed.close()
+    return found
 
 
-def _added(bed: beds.Bed, classifier: nft.NftClassifier, rounds: int,
+def _added(bed: beds.Bed, classifier: classifiers.Classifier, rounds: int,
            pairs: int, count: int) -> dict[str, float]:
     vm, bare, sink = (bed.add_vm('h1') for _ in range(3))
     netns = bed.ns('h1')
@@ -421,13 +428,13 @@ def _added(bed: beds.Bed, classifier: nft.NftClassifier, rounds: int,
     cases = (*ENTRIES, KNOWN, LIMITED)
     ratios: dict[int | str, list[float]] = {case: [] for case in cases}
     least_ns = math.inf
-    with _nobody_reads(sink):
+    with nobody_reads(sink):
         for case in cases * rounds:
             beds.in_netns(netns, classifier.replace,
                           _table(vm, sink, hook, case))
-            _blast(sink, vm.ip, 1)  # it is no stranger
+            blast(sink, vm.ip, 1)  # it is no stranger
             for _ in range(pairs):
-                with_ns, bare_ns = (_blast(sender, sink.ip, count)
+                with_ns, bare_ns = (blast(sender, sink.ip, count)
                                     for sender in (vm, bare))
                 ratios[case].append(with_ns / bare_ns)
                 least_ns = min(least_ns, bare_ns)
@@ -439,7 +446,7 @@ def _added(bed: beds.Bed, classifier: nft.NftClassifier, rounds: int,
 # -- where the tree stands ---------------------------------------------------
 
 @contextlib.contextmanager
-def _tree(netns: str, dev: str, rate_bps: float) -> Iterator[None]:
+def tree(netns: str, dev: str, rate_bps: float) -> Iterator[None]:
     """A tree of one class for all that the uplink sends.
 
     :param dev: the uplink, or the name of an intermediate device to add.
@@ -447,7 +454,7 @@ def _tree(netns: str, dev: str, rate_bps: float) -> Iterator[None]:
     def tc(*words: object) -> None:
         beds.run('tc', *words, netns=netns)
 
-    if dev != _UPLINK:
+    if dev != UPLINK:
         beds.run('ip', 'link', 'add', dev, 'type', 'ifb', netns=netns)
         beds.run('ip', 'link', 'set', 'dev', dev, 'up', netns=netns)
     tc('qdisc', 'replace', 'dev', dev, 'root', 'handle', '1:', 'htb',
@@ -456,16 +463,16 @@ def _tree(netns: str, dev: str, rate_bps: float) -> Iterator[None]:
        'rate', f'{rate_bps:.0f}', 'quantum', _BLOCK_BYTES)
     tc('qdisc', 'add', 'dev', dev, 'parent', '1:2', 'bfifo', 'limit',
        _QUEUE_BYTES)
-    if dev != _UPLINK:
-        tc('qdisc', 'add', 'dev', _UPLINK, 'clsact')
-        tc('filter', 'add', 'dev', _UPLINK, 'egress', 'protocol', 'all',
+    if dev != UPLINK:
+        tc('qdisc', 'add', 'dev', UPLINK, 'clsact')
+        tc('filter', 'add', 'dev', UPLINK, 'egress', 'protocol', 'all',
            'u32', 'match', 'u32', 0, 0, 'action', 'mirred', 'egress',
            'redirect', 'dev', dev)
     yield
-    if dev == _UPLINK:
+    if dev == UPLINK:
         tc('qdisc', 'del', 'dev', dev, 'root')
     else:
-        tc('qdisc', 'del', 'dev', _UPLINK, 'clsact')
+        tc('qdisc', 'del', 'dev', UPLINK, 'clsact')
         beds.run('ip', 'link', 'del', dev, netns=netns)
 
 
@@ -486,27 +493,27 @@ def trees(rounds: int, pairs: int, count: int) -> dict[str, dict[str, float]]:
 
 def _compared(netns: str, vm: beds.Vm, sink: beds.Vm, rounds: int,
               pairs: int, count: int) -> dict[str, dict[str, float]]:
-    took: dict[str, list[float]] = {_UPLINK: [], _IFB: []}
-    rates: dict[str, list[float]] = {_UPLINK: [], _IFB: []}
+    took: dict[str, list[float]] = {UPLINK: [], _IFB: []}
+    rates: dict[str, list[float]] = {UPLINK: [], _IFB: []}
     resent: dict[str, int] = dict.fromkeys(took, 0)
-    with _nobody_reads(sink):
-        for dev in (_UPLINK, _IFB) * pairs:
-            with _tree(netns, dev, _UNLIMITED_BPS):
-                took[dev].append(_blast(vm, sink.ip, count))
+    with nobody_reads(sink):
+        for dev in (UPLINK, _IFB) * pairs:
+            with tree(netns, dev, UNLIMITED_BPS):
+                took[dev].append(blast(vm, sink.ip, count))
     # A bridge hides from TCP what waits at the uplink; nothing does so here.
-    beds.run('ip', 'link', 'set', 'dev', _UPLINK, 'nomaster', netns=netns)
-    beds.run('ip', 'addr', 'add', '10.77.1.1/16', 'dev', _UPLINK, netns=netns)
+    beds.run('ip', 'link', 'set', 'dev', UPLINK, 'nomaster', netns=netns)
+    beds.run('ip', 'addr', 'add', '10.77.1.1/16', 'dev', UPLINK, netns=netns)
     host = types.SimpleNamespace(netns=netns)
-    for dev in (_UPLINK, _IFB) * rounds:
+    for dev in (UPLINK, _IFB) * rounds:
         flows = [beds.Flow(host, sink, 6001 + index)
                  for index in range(_STREAMS)]
-        with _tree(netns, dev, _TREE_BPS):
+        with tree(netns, dev, _TREE_BPS):
             rates[dev].append(sum(beds.measure(flows)))
             resent[dev] += sum(flow.retransmits for flow in flows)
-    base_ns = min(took[_UPLINK])
+    base_ns = min(took[UPLINK])
     return {dev: {
         'ns_per_packet': base_ns * statistics.median(map(
-            lambda here, root: here / root, seen, took[_UPLINK])),
+            lambda here, root: here / root, seen, took[UPLINK])),
         'rate_bps': statistics.mean(rates[dev]),
         'retransmits': resent[dev] / rounds} for dev, seen in took.items()}
 
@@ -528,7 +535,8 @@ def main() -> None:
                           'trees': places}))
         return
     print('\n'.join(_lines(found)))
-    print('ns per packet:', packets)
+    for how, took_ns in packets.items():
+        print(f'ns per packet, {how}:', took_ns)
     print('tree at or ahead of the uplink:', places)
 
 

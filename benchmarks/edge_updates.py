@@ -32,8 +32,8 @@ from oslo_config import cfg
 from edge_module import edge_options as edge_conf
 from edge_module import kept_state as state
 from edge_module import reporting as report
+from edge_module.classify import bpf
 from edge_module.classify import classified as classify
-from edge_module.classify import nft
 from edge_module.privileged import kernel_calls as kernel
 from edge_module.qdisc import htb
 from edge_module.tcplan import model
@@ -99,7 +99,7 @@ class Bench:
 
     def fresh(self) -> enforcers.Enforcer:
         made = enforcers.Enforcer(htb.Uplink(kernel, 'uplink0'),
-                                 nft.NftClassifier(kernel),
+                                 bpf.BpfClassifier(kernel),
                                  lambda: _LINK_BPS, grace_s=0.0)
         made.ports = (classify.VmPort(
             'vm', 'tap1', socket.if_nametoindex('tap1'), '', ('10.0.0.1',)),)

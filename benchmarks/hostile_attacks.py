@@ -8,6 +8,7 @@ lose, else the row says nothing.
 
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Mapping
 import contextlib
 import dataclasses
 import pathlib
@@ -23,7 +24,6 @@ from benchmarks.hostile_row import GOODPUT
 from benchmarks.hostile_row import LINK_BPS
 from benchmarks.hostile_row import MARGIN
 from benchmarks.hostile_row import Row
-from edge_module.classify import nft
 from edge_module.privileged import kernel_calls as kernel
 from edge_module.qdisc import htb
 from edge_module.tcplan import minors
@@ -46,9 +46,12 @@ EVERYBODY = 'ff:ff:ff:ff:ff:ff'
 
 
 class Site:
-    """Two hypervisors and those who send; one agent."""
+    """Two hypervisors and those who send; one agent.
 
-    def __init__(self, directory: pathlib.Path):
+    :param how: what classifies.
+    """
+
+    def __init__(self, directory: pathlib.Path, how: str):
         self.bed = beds.Bed(2)
         floods.count_like_ethernet(self.bed, 'h2', LINK_BPS)
         self.addresses = floods.address_hosts(self.bed)
@@ -58,7 +61,7 @@ class Site:
         self.controller = controllers.Controller(self.bed.ns('h1'))
         self.edge = process.EdgeProcess(
             self.bed, 'h1', directory, LINK_BPS, link_margin=MARGIN,
-            audit_interval_s=3600)
+            audit_interval_s=3600, how=how)
         self.controller.set_policy(policies.PolicyBuilder(
             'h1', (1 - MARGIN) * LINK_BPS).coflow(
                 'C1', COFLOW_BPS, [(self.member, self.sink, 1)],
@@ -106,7 +109,7 @@ class Site:
                     if minors.has_turns(minor) or minors.is_control(minor)
                     else item.quantum_bytes)
                     for minor, item in found.items()}
-                return tree, nft.NftClassifier(kernel).dump()
+                return tree, self.edge.classifier().dump()
             except Exception:  # whatever it is, it does not stand
                 return None, None
         found: tuple[Any, Any] = beds.in_netns(self.bed.ns('h1'), read)
@@ -340,12 +343,19 @@ ATTACKS: dict[str, Attack | None] = {
 
 def rows(only: str = '') -> Iterator[Row]:
     """:param only: attacks whose name contains this."""
+    for how in ('bpf', 'nft'):
+        chosen = {name: attack for name, attack in ATTACKS.items()
+                  if only in name and name.startswith('nft ') == (how == 'nft')
+                  }
+        if chosen:
+            yield from _rows(chosen, how)
+
+
+def _rows(chosen: Mapping[str, Attack | None], how: str) -> Iterator[Row]:
     with tempfile.TemporaryDirectory(prefix='hostile') as directory:
-        site = Site(pathlib.Path(directory))
+        site = Site(pathlib.Path(directory), how)
         try:
-            for name, attack in ATTACKS.items():
-                if only not in name:
-                    continue
+            for name, attack in chosen.items():
                 if attack is None:
                     yield measure(site, name, contextlib.nullcontext())
                     continue

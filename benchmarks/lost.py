@@ -23,14 +23,15 @@ from tests.netns.edge import losses
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--times', type=int, default=50)
+    parser.add_argument('--how', choices=losses.LOSSES, default='bpf')
     parser.add_argument('--json', action='store_true')
     arguments = parser.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as directory:
-        site = losses.Site(pathlib.Path(directory))
+        site = losses.Site(pathlib.Path(directory), arguments.how)
         try:
             beds.wait_for(site.is_enforced, 60, 'the begin')
-            for name in losses.LOSSES:
+            for name in losses.LOSSES[arguments.how]:
                 with datagrams.Stream(site.src, site.dst, 2e6):
                     taken = sorted(site.lose(name)
                                    for _ in range(arguments.times))

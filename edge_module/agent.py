@@ -128,10 +128,13 @@ class Agent:
             metrics.serve(self.conf, self.reporter, self.link)
         for thread in self._threads:
             thread.start()
+        classifier = self.enforcer.classifier
         LOG.info('Enforcing on %s of %s with %s for %s',
                  self.enforcer.uplink.dev, self.conf.edge.host,
-                 self.enforcer.classifier.name,
-                 self.conf.edge.controller_url)
+                 classifier.name, self.conf.edge.controller_url)
+        if classifier.reason is not None:
+            LOG.info('%s classifies, as BPF cannot: %s', classifier.name,
+                     classifier.reason)
 
     def disconnect(self) -> None:
         """Stop all threads and store the report; the kernel keeps classes."""

@@ -159,8 +159,9 @@ TCP port of the metrics in Prometheus's text format; 0 switches them off.
 """),
     cfg.StrOpt('user', default='', help="""
 User of the module after it has started a helper process that keeps
-CAP_NET_ADMIN. Empty: the module keeps its user and its capabilities, which
-must include CAP_NET_ADMIN.
+CAP_NET_ADMIN and CAP_BPF. Empty: the module keeps its user and its
+capabilities, which must include CAP_NET_ADMIN, and CAP_BPF for classification
+by BPF programs.
 
 Related options:
 
@@ -168,8 +169,9 @@ Related options:
 """),
     cfg.StrOpt('helper_user', default='', help="""
 User of the helper process, preferably another one than ``user``. The helper
-carries out the operations that need CAP_NET_ADMIN, on the uplink and the VM
-ports only. It keeps only its primary group. Empty: the same as ``user``.
+carries out the operations that need capabilities, on the uplink and the VM
+ports only. It keeps only its primary group, and owns the directory
+/sys/fs/bpf/virtco. Empty: the same as ``user``.
 
 Related options:
 

@@ -19,7 +19,7 @@ from edge_module import kernel_events
 from edge_module import shaper
 from edge_module import virtual_functions
 from edge_module.classify import classified as classify
-from edge_module.classify import nft
+from edge_module.classify import classifier as classifiers
 from edge_module.privileged import devices
 from edge_module.qdisc import htb
 from edge_module.qdisc import receiver as edge_receiver
@@ -43,7 +43,7 @@ class Enforcer(shaper.Shaper):
     :param sets_functions: whether rates of their virtual functions are set.
     """
 
-    def __init__(self, uplink: htb.Uplink, classifier: nft.NftClassifier,
+    def __init__(self, uplink: htb.Uplink, classifier: classifiers.Classifier,
                  speed_bps: Callable[[], float], *,
                  settings: model.TreeSettings = model.TreeSettings(),
                  guard: 'ovsdb.OvsGuard | None' = None,

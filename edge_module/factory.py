@@ -11,6 +11,8 @@ import tenacity
 
 from edge_module import enforcer as edge_enforcer
 from edge_module import shaper
+from edge_module.classify import bpf
+from edge_module.classify import classifier as classifiers
 from edge_module.classify import nft
 from edge_module.ports import port_source
 from edge_module.ports import static
@@ -80,15 +82,18 @@ class Parts:
             before_sleep=_tell_of_database,
         )(self.database.read)()
 
-    def classifier(self) -> nft.NftClassifier:
+    def classifier(self) -> classifiers.Classifier:
         """Make the classifier that sees the packets of this virtual switch.
 
         In the userspace datapath of Open vSwitch they pass no hook of a port.
         """
         dev = self.conf.edge.uplink_dev
-        if self.database is None or self.database.datapath_of(dev) != 'netdev':
-            return nft.NftClassifier(self.kernel)
-        return nft.NftEgressClassifier(self.kernel, dev)
+        at = dev if self.database is not None and (
+            self.database.datapath_of(dev) == 'netdev') else None
+        missing = self.kernel.bpf_missing()
+        if missing is None:
+            return bpf.BpfClassifier(self.kernel, at)
+        return nft.NftClassifier(self.kernel, at, missing)
 
     def receiver(self, egress_bps: float) -> edge_receiver.Receiver | None:
         """Make the guard of the receiving direction; None where it is off."""

@@ -9,6 +9,7 @@ import os
 import pathlib
 import platform
 import runpy
+import shutil
 import subprocess
 
 import setuptools
@@ -37,6 +38,17 @@ if platform.machine() in ('x86_64', 'AMD64'):
     COMPILER.append('-mpopcnt')
 #: What Cython needs for typed buffers, compiled once for all kernels.
 SHARED = 'virtco._buffers'
+
+#: Programs of the edge module for the kernel, and their package.
+BPF = pathlib.Path('edge_module/classify/classify.c')
+BPF_PACKAGE = 'edge_module.classify'
+#: The compiler; Debian's packages of one version have no name without it.
+CLANGS = ('clang', 'clang-19', 'clang-16', 'clang-14')
+# A start loads the programs again where their file is another one, so it
+# does not depend on the directory of the build.
+CLANG = ['-O2', '-g', '-fdebug-compilation-dir=.', '-Wall', '-Werror',
+         '-target', 'bpf', '-mcpu=v3', f'-D__{platform.machine()}__',
+         f'-I/usr/include/{platform.machine()}-linux-gnu']
 
 COMPILED = runpy.run_path(
     pathlib.Path(__file__).parents[1] / 'virtco' / 'compiled.py')
@@ -76,6 +88,7 @@ class BuildKernels(build_ext.build_ext):
     def initialize_options(self):
         super().initialize_options()
         self.failed = {}
+        self._programs = []
         self._beside_sources = False
 
     def run(self):
@@ -84,6 +97,7 @@ class BuildKernels(build_ext.build_ext):
         super().run()
 
     def build_extensions(self):
+        self._compile_bpf()
         if cython_build is None:
             self.failed = dict.fromkeys(
                 (one.name for one in self.extensions),
@@ -101,6 +115,35 @@ class BuildKernels(build_ext.build_ext):
         except (errors.BaseError, errors.CCompilerError,
                 errors.CompileError) as error:
             self.failed[ext.name] = _reason(error)
+
+    def get_outputs(self):
+        return [*super().get_outputs(), *self._programs]
+
+    def _compile_bpf(self):
+        """Compile the edge module's programs, for a wheel and beside their
+        source.
+        """
+        if BPF_PACKAGE not in (self.distribution.packages or ()):
+            return
+        built = BPF.with_suffix('.bpf.o')
+        target = pathlib.Path(self.build_lib) / built
+        target.parent.mkdir(parents=True, exist_ok=True)
+        # One of an earlier build.
+        target.unlink(missing_ok=True)
+        if self._beside_sources:
+            built.unlink(missing_ok=True)
+        clang = next(filter(None, map(shutil.which, CLANGS)), 'clang')
+        try:
+            subprocess.run(
+                [clang, *CLANG, '-c', BPF, '-o', target], check=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            reason = _reason(errors.CompileError(error))
+            self.warn(f'NOT COMPILED ({reason}): {BPF}, so nftables '
+                      'classifies the packets of VMs')
+            return
+        self._programs = [str(target)]
+        if self._beside_sources:
+            shutil.copy(target, built)
 
     def _translate(self):
         """Have Cython write C."""

@@ -134,6 +134,26 @@ class Table:
     uplinks: frozenset[Exit] = frozenset()
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Standing(Table):
+    """Classification of the kernel, as read or as last written.
+
+    :ivar own: minor of the own class of each attached port, where it is known.
+    :ivar rules: names of the rules for packets of flows.
+    :ivar follows: whether destinations of unmanaged packets are followed.
+    :ivar strays: names of sets that belong to no attached port.
+    :ivar is_whole: whether all that does not depend on ports and policy is as
+        it should be; otherwise all is made anew.
+    """
+
+    own: Mapping[tuple[str, int], int] = dataclasses.field(
+        default_factory=dict)
+    rules: tuple[str, ...] = ()
+    follows: bool = False
+    strays: tuple[str, ...] = ()
+    is_whole: bool = False
+
+
 def _limits(unmanaged: edge_policy.Unmanaged | None,
             ifindexes: Iterable[int], uplinks: Iterable[Exit]
             ) -> dict[SmallMap, dict[MapKey, int]]:
@@ -186,6 +206,20 @@ def build_table(policy: edge_policy.EdgePolicy, ports: Iterable[VmPort],
         'home': {MapKey(uplink.ifindex, mac): minors.HOST
                  for uplink, macs in home.items() for mac in macs},
         **_limits(policy.unmanaged, own, home)}, frozenset(home))
+
+
+def build_table_by_address(policy: edge_policy.EdgePolicy,
+                           ports: Iterable[VmPort], dev: str, ifindex: int
+                           ) -> Table:
+    """Bind the flows of a policy to the uplink, for VMs that are here."""
+    here = {port.vm for port in ports}
+    entries: dict[Entry, int] = {}
+    for flow in policy.flows:
+        if flow.src_vm in here:
+            entries.setdefault(Entry(ifindex, flow.src_ip, flow.dst_ip,
+                                     flow.dst_port or 0), flow.minor)
+    return Table(frozenset({(dev, ifindex)}), entries,
+                 {'control': {MapKey(ifindex): minors.UPLINK_CONTROL}})
 
 
 def address(text: str) -> str:

@@ -5,7 +5,6 @@
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
-import dataclasses
 import functools
 from typing import Any
 from typing import get_args
@@ -58,27 +57,7 @@ def _types(shown: str | list[str] | dict[str, Any]) -> tuple[str, ...]:
     return (shown,) if isinstance(shown, str) else tuple(shown)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Standing(base.Table):
-    """Contents of virtco's nftables table, as read or as last written.
-
-    :ivar own: minor of the own class of each attached port, where it is known.
-    :ivar rules: names of the rules of the chain ``classify``.
-    :ivar follows: whether destinations of unmanaged packets are followed.
-    :ivar strays: names of sets that belong to no attached port.
-    :ivar is_whole: whether all maps and fixed rules are as they should be;
-        otherwise the table is made anew.
-    """
-
-    own: Mapping[tuple[str, int], int] = dataclasses.field(
-        default_factory=dict)
-    rules: tuple[str, ...] = ()
-    follows: bool = False
-    strays: tuple[str, ...] = ()
-    is_whole: bool = False
-
-
-def standing(hook: nft_text.Hook, objects: Objects) -> Standing:
+def standing(hook: nft_text.Hook, objects: Objects) -> base.Standing:
     """Return the table of a listing; an empty one unless it is whole."""
     maps, sets, chains = (_named(objects, kind)
                           for kind in ('map', 'set', 'chain'))
@@ -107,8 +86,8 @@ def standing(hook: nft_text.Hook, objects: Objects) -> Standing:
             and (towards == hooks or not hook.is_at_ports)
             and all(rules.get(chain) == [*names]
                     for chain, names in hook.fixed().items())):
-        return Standing()
-    return Standing(
+        return base.Standing()
+    return base.Standing(
         hooks, {entry: minor for entry, minor, _ in _entries(hook, maps)},
         _small_maps(hook, maps), frozenset(
             base.Exit(*one, one in learning) for one in uplinks),

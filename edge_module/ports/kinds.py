@@ -60,7 +60,7 @@ def of_switch(interface_type: str, offloads: bool, routes: bool,
 def is_tagged(datapath: str, network_type: str, has_tag: bool,
               has_tunnels: bool) -> bool:
     """Return whether packets reach the uplink tagged or encapsulated, which
-    nft-egress cannot classify.
+    a classifier there does not see through.
 
     :param datapath: datapath of the bridge; only ``netdev`` is classified
         there.

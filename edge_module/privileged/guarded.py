@@ -2,13 +2,14 @@
 
 """Calls of ``edge_module.privileged.kernel_calls``, made in a helper process.
 
-The helper has a user of its own and keeps CAP_NET_ADMIN alone; the agent that
+The helper has a user of its own and keeps two capabilities; the agent that
 asks it has no privileges at all. It sends typed operations, which the helper
 decodes, holds against the devices of virtco, and builds by itself.
 """
 
 from collections.abc import Callable
 from collections.abc import Sequence
+import contextlib
 import ctypes
 import functools
 import importlib.abc
@@ -29,10 +30,13 @@ from oslo_privsep import priv_context
 from edge_module.privileged import kernel_calls as kernel
 from edge_module.privileged import operations
 from edge_module.privileged import owned
+from edge_module.privileged import pinned
 from virtco import exception
 
 _SECTION = 'edge_privileged'
 _PR_SET_NO_NEW_PRIVS = 38
+# Older releases of the library do not name it.
+_CAP_BPF = 39
 # Kind of a process's clock, as in linux/posix-timers.h.
 _CPUCLOCK_SCHED = 2
 _helper_pid = 0
@@ -40,14 +44,16 @@ _GONE = 'the helper is gone'
 
 context = priv_context.PrivContext(
     'edge_module.privileged', cfg_section=_SECTION,
-    pypath=__name__ + '.context', capabilities=[capabilities.CAP_NET_ADMIN])
+    pypath=__name__ + '.context', capabilities=[
+        capabilities.CAP_NET_ADMIN, _CAP_BPF])
 
 # More than the largest policy needs in one call.
 _MOST = msgspec.Meta(max_length=500_000)
 _Tc = Annotated[list[operations.TcOperation], _MOST]
-_Nft = tuple[operations.HookName,
-             Annotated[list[operations.NftOperation], _MOST]]
+_Classify = tuple[operations.HookName,
+                  Annotated[list[operations.ClassifyOperation], _MOST]]
 _Listings = Annotated[list[operations.Listing], _MOST]
+_MapListings = Annotated[list[operations.MapListing], _MOST]
 
 
 def _tc_change(changes: _Tc) -> list[int]:
@@ -55,16 +61,30 @@ def _tc_change(changes: _Tc) -> list[int]:
     return kernel.tc_change(changes)
 
 
-def _nft_change(change: _Nft) -> str | None:
-    owned.configured().check_nft(*change)
+def _nft_change(change: _Classify) -> str | None:
+    owned.configured().check_hooks(*change)
     return kernel.nft_change(*change)
+
+
+def _bpf_change(change: _Classify) -> str | None:
+    owned.configured().check_hooks(*change)
+    return kernel.bpf_change(*change)
+
+
+def _bpf_missing(nothing: None) -> str | None:
+    return kernel.bpf_missing()
 
 
 _CALLS: dict[str, tuple[msgspec.msgpack.Decoder[Any], Callable[[Any], Any]]]
 _CALLS = {name: (msgspec.msgpack.Decoder(asked), make)
           for name, asked, make in (('tc_change', _Tc, _tc_change),
-                                    ('nft_change', _Nft, _nft_change),
-                                    ('nft_read', _Listings, kernel.nft_read))}
+                                    ('nft_change', _Classify, _nft_change),
+                                    ('nft_read', _Listings, kernel.nft_read),
+                                    ('bpf_change', _Classify, _bpf_change),
+                                    ('bpf_read', _MapListings,
+                                     kernel.bpf_read),
+                                    ('bpf_missing', type(None),
+                                     _bpf_missing))}
 
 
 @context.entrypoint
@@ -110,16 +130,25 @@ def _ask(name: str, argument: Any) -> Any:
                                       why=str(error)) from error
 
 
-tc_change, nft_read = (
-    functools.partial(_ask, name) for name in ('tc_change', 'nft_read'))
+tc_change, nft_read, bpf_read = (
+    functools.partial(_ask, name)
+    for name in ('tc_change', 'nft_read', 'bpf_read'))
+bpf_missing = functools.partial(_ask, 'bpf_missing', None)
 # Reading needs no privilege.
 tc_dump = kernel.tc_dump
 
 
 def nft_change(hook: operations.HookName,
-               changes: Sequence[operations.NftOperation]) -> str | None:
+               changes: Sequence[operations.ClassifyOperation]) -> str | None:
     """Have the helper change the table; as the call in process."""
     errors: str | None = _ask('nft_change', (hook, changes))
+    return errors
+
+
+def bpf_change(hook: operations.HookName,
+               changes: Sequence[operations.ClassifyOperation]) -> str | None:
+    """Have the helper change the maps; as the call in process."""
+    errors: str | None = _ask('bpf_change', (hook, changes))
     return errors
 
 
@@ -165,10 +194,17 @@ def start_and_drop(user: str, helper_user: str) -> None:
     """
     entry = pwd.getpwnam(user)
     helper = pwd.getpwnam(helper_user)
+    # If there is none, nftables classifies.
+    with contextlib.suppress(OSError):
+        pinned.open_directory(helper.pw_uid)
     # Neither gets more than it has, by any program that it starts.
     ctypes.CDLL(None).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     cfg.CONF.set_override('user', str(helper.pw_uid), _SECTION)
     cfg.CONF.set_override('group', str(helper.pw_gid), _SECTION)
+    # A unit of an earlier version does not grant it.
+    if _CAP_BPF not in capabilities.get_caps()[1]:
+        cfg.CONF.set_override('capabilities', [capabilities.CAP_NET_ADMIN],
+                              _SECTION)
     # The library would start another one by sudo.
     cfg.CONF.set_override('helper_command', 'false', _SECTION)
     context.start(priv_context.Method.FORK)

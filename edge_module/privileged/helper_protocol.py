@@ -19,12 +19,25 @@ class Kernel(Protocol):
         """Send a dump request; return the bodies of the answers."""
 
     def nft_change(self, hook: operations.HookName,
-                   changes: Sequence[operations.NftOperation]) -> str | None:
+                   changes: Sequence[operations.ClassifyOperation]
+                   ) -> str | None:
         """Make changes as one transaction; return nft's errors or None."""
 
     def nft_read(self, listings: Sequence[operations.Listing]
                  ) -> list[str | None]:
         """Read parts of virtco's table as JSON; None where there is none."""
+
+    def bpf_missing(self) -> str | None:
+        """Return why BPF cannot classify here; None where it can."""
+
+    def bpf_change(self, hook: operations.HookName,
+                   changes: Sequence[operations.ClassifyOperation]
+                   ) -> str | None:
+        """Make changes in order; return why one was refused, or None."""
+
+    def bpf_read(self, listings: Sequence[operations.MapListing]
+                 ) -> list[bytes | None]:
+        """Read maps; None for one that is not there."""
 
     def alive(self) -> bool:
         """Return whether calls can still be made."""

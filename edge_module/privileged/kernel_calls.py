@@ -7,6 +7,7 @@ through privsep; those that take bytes or text are for root alone.
 """
 
 from collections.abc import Iterable
+from collections.abc import Sequence
 import ctypes
 import errno
 import functools
@@ -18,6 +19,7 @@ import struct
 import threading
 
 from edge_module.classify import nft_text
+from edge_module.privileged import bpf
 from edge_module.privileged import operations
 from edge_module.qdisc import devlink
 
@@ -237,13 +239,26 @@ def nft_run(commands: str) -> tuple[int, str, str]:
             library.nft_ctx_free(context)
 
 
-def nft_change(hook: operations.HookName,
-               changes: Iterable[operations.NftOperation]) -> str | None:
-    """Make typed changes as one transaction; errors of nft, or None."""
+def _nft_change(hook: operations.HookName,
+                changes: Iterable[operations.ClassifyOperation]) -> str | None:
     at = nft_text.HOOKS[hook]
     code, _, errors = nft_run(''.join(
         change.commands(at) for change in changes))
     return errors or 'refused' if code else None
+
+
+def nft_change(hook: operations.HookName,
+               changes: Sequence[operations.ClassifyOperation]) -> str | None:
+    """Make typed changes as one transaction; errors of nft, or None.
+
+    The first and the last of all take away the programs of an earlier time.
+    """
+    errors = _nft_change(hook, changes)
+    if errors is None and any(isinstance(
+            one, operations.AddTable | operations.DeleteTable)
+            for one in changes):
+        bpf.bpf_remove()
+    return errors
 
 
 def nft_read(listings: Iterable[operations.Listing]) -> list[str | None]:
@@ -251,6 +266,22 @@ def nft_read(listings: Iterable[operations.Listing]) -> list[str | None]:
     # nftables 1.0.6 lists only the last of several sets in one text.
     found = (nft_run(listing.command()) for listing in listings)
     return [None if code else output for code, output, _ in found]
+
+
+bpf_read, bpf_missing = bpf.bpf_read, bpf.bpf_missing
+
+
+def bpf_change(hook: operations.HookName,
+               changes: Sequence[operations.ClassifyOperation]) -> str | None:
+    """Make typed changes in order; return why one was refused, or None.
+
+    The first of all takes away what nftables had of an earlier time.
+    """
+    errors = bpf.bpf_change(hook, changes)
+    if errors is None and any(isinstance(one, operations.AddTable)
+                              for one in changes):
+        _nft_change(hook, [operations.DeleteTable()])
+    return errors
 
 
 def alive() -> bool:

@@ -267,17 +267,36 @@ class DetachUplink(_NftOperation, frozen=True):
 
 
 class DeleteSet(_NftOperation, frozen=True):
-    """Delete a set of a port that is gone."""
+    """Delete a set of a port that is gone; of the programs, all that is left
+    of it.
+    """
 
     name: Annotated[str, msgspec.Meta(pattern=rf'\A{_OF_PORT}\Z')]
+
+    @property
+    def ifindex(self) -> int:
+        """Return the number of the port; none has a larger one."""
+        return min(int(self.name.rpartition('_')[2]), 2 ** 31 - 1)
 
     def commands(self, hook: nft_text.Hook) -> str:
         return nft_text.delete_sets([self.name])
 
 
-NftOperation = (DeleteTable | AddTable | ChangeMap | ChangeEntries | SetRules
-                | SetUnmanaged | AttachPort | DetachPort | AttachUplink
-                | DetachUplink | DeleteSet)
+ClassifyOperation = (
+    DeleteTable | AddTable | ChangeMap | ChangeEntries | SetRules
+    | SetUnmanaged | AttachPort | DetachPort | AttachUplink | DetachUplink
+    | DeleteSet)
+
+
+class MapListing(_Operation, frozen=True):
+    """Request to read a map of the BPF programs, or their devices.
+
+    :ivar ifindex: device whose cache is read.
+    """
+
+    what: Literal['devices', 'flows', 'macs', 'reached', 'settings', 'links',
+                  'cache']
+    ifindex: Annotated[int, msgspec.Meta(ge=0, lt=2 ** 31)] = 0
 
 
 class Listing(_Operation, frozen=True):

@@ -91,8 +91,8 @@ class Owned:
             if not has_our_tree(ifindex):
                 yield f"the tree of ifindex {ifindex} is not virtco's"
 
-    def check_nft(self, hook: operations.HookName,
-                  changes: Sequence[operations.NftOperation]) -> None:
+    def check_hooks(self, hook: operations.HookName,
+                    changes: Sequence[operations.ClassifyOperation]) -> None:
         """Check that changes attach VM ports, tunnels or the uplinks only.
 
         :raises operations.Refused: for a device that is neither a port of a

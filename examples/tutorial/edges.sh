@@ -14,7 +14,7 @@ state_dir = $LAB/h$n/state
 [probe]
 address = 192.168.79.1$n
 EOF
-    ip netns exec $RUN-h$n virtco-edge --config-file "$LAB/h$n/edge.conf" \
+    nsenter --net=/run/netns/$RUN-h$n virtco-edge --config-file "$LAB/h$n/edge.conf" \
         > "$LAB/h$n/edge.log" 2>&1 &
     echo $! > "$LAB/h$n/edge.pid"
 done

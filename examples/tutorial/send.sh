@@ -11,7 +11,8 @@ ip netns exec $RUN-vm1 curl -s -o /dev/null -w '%{time_total} s\n' \
 fetch=$!
 sleep 5
 host=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["host"])' "$LAB/vm0.json")
-ip netns exec $RUN-$host virtco-edge --config-file "$LAB/$host/edge.conf" --show
+nsenter --net=/run/netns/$RUN-$host \
+    virtco-edge --config-file "$LAB/$host/edge.conf" --show
 wait $fetch
 cat "$LAB/fetched"
 # The measured time is known a moment after the end.

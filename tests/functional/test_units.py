@@ -2,11 +2,15 @@
 
 """The systemd units, as systemd reads them."""
 
+import os
 import pathlib
+import re
 import shutil
 import subprocess
 
 import pytest
+
+from edge_module.privileged import pinned
 
 UNITS = pathlib.Path(__file__).parents[2] / 'etc' / 'virtco'
 
@@ -53,17 +57,32 @@ def test_a_unit_leaves_little_exposed(tmp_path, name):
         assert done.returncode == said, done.stdout + done.stderr
 
 
-def test_the_edges_users_are_understood(tmp_path):
-    if shutil.which('systemd-sysusers') is None:
-        pytest.skip('systemd-sysusers is not installed')
-    etc = UNITS.parent
-    done = subprocess.run(
-        ['systemd-sysusers', '--dry-run', f'--root={tmp_path}',
-         str(etc / 'sysusers.d' / 'virtco-edge.conf')], text=True,
-        capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr
-    said = done.stdout + done.stderr
-    for user in ('virtco-edge', 'virtco-edge-net'):
-        assert f'user {user} ' in said.replace("'", '').lower() + ' ', said
-    owner = (etc / 'tmpfiles.d' / 'virtco-edge.conf').read_text()
-    assert 'd /var/lib/virtco-edge 0750 virtco-edge virtco-edge' in owner
+def test_the_edges_users_and_directories_are_made(tmp_path):
+    """As the installation says; nobody else may read either directory."""
+    if os.geteuid() or not all(map(shutil.which, (
+            'systemd-sysusers', 'systemd-tmpfiles'))):
+        pytest.skip('needs root, systemd-sysusers and systemd-tmpfiles')
+    (tmp_path / 'etc').mkdir()
+    for command, kind in ((['systemd-sysusers'], 'sysusers.d'),
+                          (['systemd-tmpfiles', '--create'], 'tmpfiles.d')):
+        done = subprocess.run(
+            [*command, f'--root={tmp_path}',
+             str(UNITS.parent / kind / 'virtco-edge.conf')], text=True,
+            capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+    users = {line.split(':')[0]: int(line.split(':')[2]) for line in (
+        tmp_path / 'etc' / 'passwd').read_text().splitlines()}
+    for path, user, mode in (
+            ('var/lib/virtco-edge', 'virtco-edge', 0o40750),
+            (pinned.DIRECTORY[1:], 'virtco-edge-net', 0o40700)):
+        made = (tmp_path / path).stat()
+        assert (made.st_uid, made.st_mode) == (users[user], mode), path
+
+
+def test_the_edges_unit_lets_it_classify():
+    """By programs, which outlive it."""
+    unit = (UNITS / 'virtco-edge.service').read_text()
+    for name, wanted in (('CapabilityBoundingSet', 'CAP_BPF'),
+                         ('SystemCallFilter', 'bpf'),
+                         ('ReadWritePaths', f'-{pinned.DIRECTORY}')):
+        assert wanted in re.search(f'^{name}=(.*)', unit, re.M)[1].split()

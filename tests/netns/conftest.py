@@ -11,6 +11,7 @@ from pyroute2 import netns
 import pytest
 
 from tests import run_name
+from virtco_lab.emulation import namespaces
 
 
 def _missing() -> str | None:
@@ -32,6 +33,7 @@ def _missing() -> str | None:
 def netns_capability() -> Iterator[None]:
     missing = _missing()
     if missing is None:
+        namespaces.mount_bpf()
         yield
         left = [name for name in netns.listnetns()
                 if name.startswith(run_name.PREFIX)]

@@ -34,10 +34,13 @@ def build(build_kernels, tmp_path, monkeypatch):
     """A function that builds modules of C; what is said, what is there."""
     monkeypatch.chdir(tmp_path)
 
-    def made(beside=False, **sources):
+    def made(beside=False, programs='', **sources):
+        build_kernels.BPF.parent.mkdir(parents=True, exist_ok=True)
+        build_kernels.BPF.write_text(programs)
         for name, text in sources.items():
             pathlib.Path(f'{name}.c').write_text(text)
         command = build_kernels.BuildKernels(setuptools.Distribution({
+            'packages': [build_kernels.BPF_PACKAGE] if programs else [],
             'ext_modules': [setuptools.Extension(name, [f'{name}.c'])
                             for name in sources]}))
         said = []
@@ -50,7 +53,8 @@ def build(build_kernels, tmp_path, monkeypatch):
         command.ensure_finalized()
         command.run()
         there = {path.name.removesuffix(SUFFIX)
-                 for path in pathlib.Path('lib').glob('*')}
+                 for path in pathlib.Path('lib').rglob('*')
+                 if path.is_file()}
         assert there == {pathlib.Path(path).name.removesuffix(SUFFIX)
                          for path in command.get_outputs()}
         return said, there, command.distribution
@@ -98,6 +102,43 @@ def test_one_of_an_earlier_build_goes(build, beside):
     assert there == {'other'}
     assert pathlib.Path(f'one{SUFFIX}').exists() is not beside
     assert pathlib.Path(f'other{SUFFIX}').exists()
+
+
+@pytest.fixture
+def programs(build_kernels):
+    return build_kernels.BPF.with_suffix('.bpf.o')
+
+
+needs_clang = pytest.mark.skipif(
+    not any(map(shutil.which, ('clang', 'clang-14'))), reason='no clang')
+
+
+@needs_clang
+@pytest.mark.parametrize('beside', [True, False])
+def test_programs_for_the_kernel_are_compiled(build, programs, beside):
+    """For a wheel, and beside the source where that is asked for."""
+    said, there, _ = build(beside, 'int good;', one='int one;')
+    assert (said, there) == ([], {'one', programs.name})
+    assert programs.exists() is beside
+    # The same in every directory.
+    assert b'pytest' not in pathlib.Path('lib', programs).read_bytes()
+
+
+@needs_clang
+def test_programs_of_an_earlier_build_go(build, programs):
+    build(True, 'int good;', one='int one;')
+    (line,), there, _ = build(True, '#error no', one='int one;')
+    assert there == {'one'}
+    assert not programs.exists()
+    assert 'clang' in line
+    assert line.endswith('so nftables classifies the packets of VMs')
+
+
+def test_without_clang_there_are_no_programs(build, programs, monkeypatch):
+    monkeypatch.setenv('PATH', '/nowhere')
+    said, there, _ = build(False, 'int good;', one='int one;')
+    assert programs.name not in there
+    assert "No such file or directory: 'clang'" in said[0]
 
 
 def test_kernels_that_share_functions_are_compiled_all_or_none():

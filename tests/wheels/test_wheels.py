@@ -10,8 +10,10 @@ import importlib.metadata
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
+import zipfile
 
 import pytest
 
@@ -170,11 +172,23 @@ def test_a_wheel_says_what_it_lacks(workshop, compiler):
     else:
         tag = f'cp{sys.version_info.major}{sys.version_info.minor}'
         assert f'-{tag}-{tag}-linux_' in path.name
-    warned = [line for line in said.splitlines() if 'NOT COMPILED' in line]
+    warned = [line for line in said.splitlines()
+              if 'NOT COMPILED' in line and 'these kernels' in line]
     assert len(warned) == bool(PLAIN[compiler])
     for line in warned:
         named = line.rpartition(': ')[2].split(', ')
         assert set(named) == PLAIN[compiler]
+
+
+@pytest.mark.parametrize('compiler', ['none', 'gcc'])
+def test_a_wheel_has_the_programs_of_the_edge_module(workshop, compiler):
+    """Or its build says why it has not; gcc has no part in it."""
+    path, said = workshop.wheel(compiler)
+    with zipfile.ZipFile(path) as wheel:
+        has_programs = 'edge_module/classify/classify.bpf.o' in (
+            wheel.namelist())
+    assert has_programs != ('classify.c, so nftables classifies' in said)
+    assert has_programs == any(map(shutil.which, ('clang', 'clang-14')))
 
 
 @pytest.fixture(scope='module', params=PLAIN)

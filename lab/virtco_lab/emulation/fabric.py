@@ -104,6 +104,7 @@ class Fabric:
     def build(self, bed: beds.Bed) -> None:
         """Make core, switches, management network and every hypervisor."""
         self.bed = bed
+        namespaces.mount_bpf()
         self._make(self.core, [f'link add {CORE_BRIDGE} up type bridge'])
         self._make(self.control, [
             f'link add {MGMT_DEV} up type bridge',

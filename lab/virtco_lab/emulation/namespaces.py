@@ -9,6 +9,7 @@ can be told from anything else on the machine. A run's owner is written to
 
 from collections.abc import Callable
 import concurrent.futures
+import contextlib
 import ctypes
 import os
 import pathlib
@@ -17,16 +18,20 @@ import secrets
 import shutil
 import signal
 import socket
+import subprocess
 import time
 from typing import TypeVar
 
 import psutil
 from pyroute2 import netns
 
+from edge_module.privileged import pinned
+
 PREFIX = 'virtco-emu'
 RUNS_DIR = pathlib.Path('/run/virtco-emulate')
 _MEMORY_DIR = pathlib.Path('/dev/shm')
 _NETNS_DIR = pathlib.Path('/run/netns')
+_BPF_DIR = '/sys/fs/bpf'
 _CLONE_NEWNET = 0x40000000
 _REST = re.compile(r'-([0-9a-f]{6})-[a-z0-9]+')
 
@@ -67,6 +72,20 @@ def name(run: str, role: str) -> str:
     return f'{PREFIX}-{run}-{role}'
 
 
+def mount_bpf() -> None:
+    """Mount the BPF file system, as systemd does, for the edge modules."""
+    if not os.path.ismount(_BPF_DIR):
+        subprocess.run(['mount', '-t', 'bpf', 'bpf', _BPF_DIR], check=True)
+
+
+def unpin(namespace: str) -> None:
+    """Remove the pins of the edge module of a namespace that goes."""
+    with contextlib.suppress(FileNotFoundError):
+        number = os.stat(path(namespace)).st_ino
+        for pins in pathlib.Path(pinned.DIRECTORY).glob(f'{number}-*'):
+            shutil.rmtree(pins)
+
+
 def create(namespace: str) -> None:
     """Make it in a thread of its own.
 
@@ -85,6 +104,7 @@ def create(namespace: str) -> None:
 
 def remove(namespace: str) -> None:
     """Remove it; its interfaces go with it. Absence is fine."""
+    unpin(namespace)
     try:
         netns.remove(namespace)
     except FileNotFoundError:

@@ -125,7 +125,8 @@ def _check_known(conf, path, *, but=(), only=None):
 
 def test_services_are_started_and_stopped(devstack):
     calls = devstack.run(*PHASES)
-    assert ('install_package ethtool iproute2 nftables') in calls
+    assert ('install_package clang ethtool iproute2 libbpf-dev nftables'
+            in calls)
     assert f'setup_develop {ROOT} osc,controller,edge' in calls
     assert 'create_service_user virtco admin' in calls
     assert ('get_or_create_endpoint coflow RegionOne http://127.0.0.1:8791'

@@ -19,6 +19,7 @@ import uuid
 
 from tests import patience
 from tests import run_name
+from virtco_lab.emulation import namespaces
 
 _CLONE_NEWNET = 0x40000000
 _SO_MAX_PACING_RATE = 47
@@ -216,6 +217,7 @@ class Bed:
 
     def close(self):
         for name in reversed(self.namespaces):
+            namespaces.unpin(name)
             run('ip', 'netns', 'del', name, check=False)
         self.namespaces = []
 

@@ -117,9 +117,8 @@ class Cloud:
 
     def is_classified(self):
         """Whether packets of the coflow's sender get into its class."""
-        return self.member.ip in beds.run(
-            'nft', 'list', 'map', 'netdev', 'virtco', 'ingress_pair4',
-            netns=self.bed.ns('h1'), check=False)
+        sender = self.edges[self.bed.hosts.index('h1')]
+        return self.member.ip in sender.classified()
 
     def place(self, name, vms, matrix=None, project='p', **hints):
         """Launch a group of VMs that stand already.

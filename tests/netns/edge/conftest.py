@@ -2,6 +2,7 @@
 
 """Beds and enforcers for the tests of this directory."""
 
+import functools
 import pathlib
 import socket
 import tempfile
@@ -9,6 +10,7 @@ import time
 
 import pytest
 
+from edge_module.classify import bpf
 from edge_module.classify import classified as classify
 from edge_module.classify import nft
 from edge_module.privileged import kernel_calls as kernel
@@ -18,17 +20,18 @@ from tests import run_name
 from tests.netns.edge import bed as beds
 
 LINK_BPS = 40e6
+CLASSIFIERS = {'bpf': bpf.BpfClassifier, 'nft': nft.NftClassifier}
 
 
 class Edge:
     """An enforcer whose calls are made inside a hypervisor's namespace."""
 
-    def __init__(self, bed, host, link_bps=LINK_BPS, **kwargs):
+    def __init__(self, bed, host, link_bps=LINK_BPS, how='bpf', **kwargs):
         self.bed = bed
         self.netns = bed.ns(host)
         self.host = host
         self.enforcer = enforcers.Enforcer(
-            htb.Uplink(kernel, 'uplink0'), nft.NftClassifier(kernel),
+            htb.Uplink(kernel, 'uplink0'), CLASSIFIERS[how](kernel),
             **{'speed_bps': lambda: link_bps, **kwargs})
 
     def call(self, name, *args):
@@ -69,9 +72,15 @@ def make_bed():
 
 
 @pytest.fixture
-def edge_of():
+def how(request):
+    """What classifies."""
+    return getattr(request, 'param', 'bpf')
+
+
+@pytest.fixture
+def edge_of(how):
     """Makes an enforcer for a host of a bed."""
-    return Edge
+    return functools.partial(Edge, how=how)
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 """What an agent in somebody else's hands may try to get out of its helper.
 
 A program for a network namespace with ``uplink0``, ``tap1`` (a port of a
-bridge) and ``other0``: root starts it, it becomes nobody with a real helper,
-tries everything, and prints what came of each try as JSON.
+bridge) and ``other0``: root starts it, it goes there and becomes nobody with a
+real helper, tries everything, and prints what came of each try as JSON.
 """
 
 import dataclasses
@@ -20,6 +20,7 @@ import msgspec
 from oslo_config import cfg
 
 from edge_module import edge_options as edge_conf
+from edge_module.classify import bpf_maps
 from edge_module.classify import classified as classify
 from edge_module.privileged import guarded
 from edge_module.privileged import operations
@@ -27,6 +28,7 @@ from edge_module.qdisc import redirect
 from edge_module.qdisc import wire
 from edge_module.tcplan import model
 from edge_module.tcplan import vf_rates
+from tests.netns.edge import forked
 from virtco import exception
 
 SECRET = 'nobody-may-read-this'
@@ -39,39 +41,20 @@ def tries(directory):
     uplink = socket.if_nametoindex('uplink0')
     include = f'0 }}\ninclude "{directory}/secret"\n'
     yield 'text of nft', lambda: guarded.call('nft_run', include)
-    yield 'include by an address', lambda: _nft(operations.ChangeEntries(
-        [classify.Entry(1, f'10.0.0.1{include}', '10.0.0.2', 0)], []))
-    yield 'look up the name of a host', lambda: _nft(
-        operations.ChangeEntries(
-            [], [(classify.Entry(1, 'a.example', '10.0.0.2', 0), 16)]))
-    yield 'include by the name of a device', lambda: _nft(
-        operations.DetachPort(f'x{include}', 5))
-    yield 'include by a MAC address', lambda: _nft(operations.ChangeMap(
-        'to', [], [(classify.MapKey(
-            1, f'00:00:00:00:00:01{include}'), 16)]))
+    for change in guarded.nft_change, guarded.bpf_change:
+        for name, attempt in _tries_of(change, include):
+            yield f'{name} ({change.__name__})', attempt
     yield 'include by the name of a set', lambda: _read('set', include)
-    yield 'include by a line after a name', lambda: _nft(
-        operations.DeleteSet(f'peers4_1\n{include}'))
     yield 'list all tables', lambda: _read('ruleset')
     yield 'another table', lambda: _read('table inet filter')
-    # Statements that the grammar of an earlier release let pass.
-    for statement in ('ip daddr set 10.0.0.9', 'tcp dport set 22', 'drop',
-                      'ether daddr set 02:00:00:00:00:09',
-                      '@nh,128,32 set 0x0a000009'):
-        yield f'rewrite by {statement}', lambda statement=statement: _nft(
-            operations.SetRules([f'pair4 {statement}']))
-    for dev in ('other0', 'slave0', 'lo', 'brv', 'uplink0'):
-        yield f'hook {dev}', lambda dev=dev: _nft(
-            operations.AddTable(),
-            operations.AttachPort(
-                dev, socket.if_nametoindex(dev), 0x7001))
-    yield 'hook a device by the index of a port', lambda: _nft(
-        operations.AttachPort(
-            'other0', socket.if_nametoindex('tap1'), 0x7001))
-    yield 'hook a port at egress', lambda: _nft(
-        operations.AttachPort(
-            'tap1', socket.if_nametoindex('tap1'), 0x7001),
-        hook='egress')
+    for name in ('fragments', 'from_vm', 'link-from_vm-1', '../x', include):
+        yield f'read {name!r} of the maps', lambda name=name: (
+            guarded.bpf_read([operations.MapListing(name)]))
+    for name in ('/../secret', -1, 2 ** 31, None):
+        yield f'read the cache of {name!r}', lambda name=name: (
+            guarded.bpf_read([operations.MapListing('cache', name)]))
+    yield 'a path of pins', lambda: guarded.call(
+        'bpf_missing', msgspec.msgpack.encode(os.fspath(directory)))
     yield 'qdisc of another device', lambda: _tc(operations.AddRoot(other))
     yield 'class of another device', lambda: _tc(
         operations.SetClass(other, CLASS))
@@ -116,6 +99,50 @@ def tries(directory):
     yield 'load a module of its own', lambda: _remote('planted.function')
 
 
+def _tries_of(change, include):
+    """Those of a classification, by nftables or by programs."""
+    def change_at(*changes, hook='ingress'):
+        return change(hook, changes)
+
+    yield 'include by an address', lambda: change_at(operations.ChangeEntries(
+        [classify.Entry(1, f'10.0.0.1{include}', '10.0.0.2', 0)], []))
+    yield 'look up the name of a host', lambda: change_at(
+        operations.ChangeEntries(
+            [], [(classify.Entry(1, 'a.example', '10.0.0.2', 0), 16)]))
+    yield 'include by the name of a device', lambda: change_at(
+        operations.DetachPort(f'x{include}', 5))
+    yield 'include by a MAC address', lambda: change_at(operations.ChangeMap(
+        'to', [], [(classify.MapKey(
+            1, f'00:00:00:00:00:01{include}'), 16)]))
+    yield 'include by a line after a name', lambda: change_at(
+        operations.DeleteSet(f'peers4_1\n{include}'))
+    # Statements that the grammar of an earlier release let pass.
+    for statement in ('ip daddr set 10.0.0.9', 'tcp dport set 22', 'drop',
+                      'ether daddr set 02:00:00:00:00:09',
+                      '@nh,128,32 set 0x0a000009'):
+        yield f'rewrite by {statement}', lambda statement=statement: change_at(
+            operations.SetRules([f'pair4 {statement}']))
+    for dev in ('other0', 'slave0', 'lo', 'brv', 'uplink0'):
+        yield f'hook {dev}', lambda dev=dev: change_at(
+            operations.AddTable(),
+            operations.AttachPort(
+                dev, socket.if_nametoindex(dev), 0x7001))
+    yield 'hook a device by the index of a port', lambda: change_at(
+        operations.AttachPort(
+            'other0', socket.if_nametoindex('tap1'), 0x7001))
+    yield 'hook a port at egress', lambda: change_at(
+        operations.AttachPort(
+            'tap1', socket.if_nametoindex('tap1'), 0x7001),
+        hook='egress')
+    for dev in ('other0', 'slave0', 'lo', 'brv', 'tap1'):
+        yield f'an exit at {dev}', lambda dev=dev: change_at(
+            operations.AddTable(), operations.AttachUplink(
+                dev, socket.if_nametoindex(dev), True))
+    yield 'an exit by the index of another device', lambda: change_at(
+        operations.AttachUplink(
+            'uplink0', socket.if_nametoindex('other0'), True))
+
+
 def _tc(*changes):
     return guarded.tc_change(changes)
 
@@ -142,10 +169,6 @@ def _changes(uplink):
     yield operations.DeletePair(ifb, *first)
 
 
-def _nft(*changes, hook='ingress'):
-    return guarded.nft_change(hook, changes)
-
-
 def _read(*listing):
     return guarded.nft_read([operations.Listing(*listing)])
 
@@ -162,7 +185,8 @@ def _remote(name, *arguments):
 
 
 def main():
-    directory = pathlib.Path(sys.argv[1])
+    forked.enter(sys.argv[1])
+    directory = pathlib.Path(sys.argv[2])
     # A module that the agent could have put there.
     sys.path.insert(0, os.fspath(directory / 'planted'))
     edge_conf.register_opts(cfg.CONF)
@@ -184,12 +208,19 @@ def main():
     subprocess.Popen(['/bin/true'])
     time.sleep(0.5)
     uplink = socket.if_nametoindex('uplink0')
-    print(json.dumps({
+    port = [operations.AddTable(), operations.AttachPort(
+        'tap1', socket.if_nametoindex('tap1'), 0x7001)]
+    made = {
         'tries': found, 'alive': guarded.alive(),
         'uplink': [failed for change in _changes(uplink)
                    for failed in _tc(change)],
-        'port': _nft(operations.AddTable(), operations.AttachPort(
-            'tap1', socket.if_nametoindex('tap1'), 0x7001))}))
+        'missing': guarded.bpf_missing(),
+        'programs': guarded.bpf_change('ingress', port)}
+    links, = guarded.bpf_read([operations.MapListing('links')])
+    made['links'] = [*bpf_maps.LINK.iter_unpack(links)]
+    # It takes the programs away.
+    made['port'] = guarded.nft_change('ingress', port)
+    print(json.dumps(made))
 
 
 if __name__ == '__main__':

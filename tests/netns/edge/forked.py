@@ -4,7 +4,7 @@
 
 An agent spends 0.4 s of processor time on imports when it starts by exec, and
 the tests start a hundred. As ``ip netns exec`` does, it gets the namespace and
-a /sys that shows it.
+a /sys that shows it, but keeps the machine's BPF file system.
 """
 
 import atexit
@@ -20,7 +20,8 @@ import sys
 from tests import constants as tests_constants
 
 _CLONE_NEWNS, _CLONE_NEWNET = 0x00020000, 0x40000000
-_MS_REC, _MS_SLAVE, _MNT_DETACH = 0x4000, 0x80000, 2
+_MS_BIND, _MS_REC, _MS_SLAVE = 0x1000, 0x4000, 0x80000
+_BPF = '/sys/fs/bpf'
 _MODULE = 'edge_module.cmd'
 _server = multiprocessing.get_context('forkserver')
 _server.set_forkserver_preload([_MODULE])
@@ -60,7 +61,7 @@ class Popen:
 
 
 def _main(netns, arguments, files, environment, constants):
-    _enter(netns)
+    enter(netns)
     os.environ.clear()
     os.environ.update(environment)
     for number, file in enumerate(files, 1):
@@ -75,7 +76,8 @@ def _main(netns, arguments, files, environment, constants):
     runpy.run_module(_MODULE, run_name='__main__', alter_sys=True)
 
 
-def _enter(netns):
+def enter(netns):
+    """Go into a namespace, with the devices and the pins to be seen."""
     libc = ctypes.CDLL(None, use_errno=True)
 
     def check(result):
@@ -86,5 +88,8 @@ def _enter(netns):
         check(libc.setns(handle.fileno(), _CLONE_NEWNET))
     check(libc.unshare(_CLONE_NEWNS))
     check(libc.mount(b'', b'/', b'none', _MS_SLAVE | _MS_REC, None))
-    check(libc.umount2(b'/sys', _MNT_DETACH))
+    pins = os.open(_BPF, os.O_PATH | os.O_DIRECTORY)
     check(libc.mount(netns.encode(), b'/sys', b'sysfs', 0, None))
+    check(libc.mount(f'/proc/self/fd/{pins}'.encode(), _BPF.encode(), None,
+                     _MS_BIND, None))
+    os.close(pins)

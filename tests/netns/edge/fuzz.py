@@ -2,9 +2,9 @@
 
 """Calls of a helper with random operations, well formed and damaged.
 
-A program for a network namespace as ``escapes`` has: root starts it, it
-becomes nobody with a real helper, makes as many calls as it is told, and
-prints how they ended as JSON.
+A program for a network namespace as ``escapes`` has: root starts it, it goes
+there and becomes nobody with a real helper, makes as many calls as it is told,
+and prints how they ended as JSON.
 """
 
 import collections
@@ -19,7 +19,10 @@ from oslo_config import cfg
 from edge_module import edge_options as edge_conf
 from edge_module.privileged import guarded
 from edge_module.privileged import operations
+from tests.netns.edge import forked
 
+#: User of the helper.
+HELPER = 'daemon'
 DEVICES = ('uplink0', 'uplink0', 'virtco-in', 'virtco-in', 'tap1',
            'other0', 'slave0', 'brv', 'lo')
 TEXTS = ('', 'x', 'ingress_seen', 'ingress_pair4', 'peers4_1', 'table',
@@ -145,6 +148,17 @@ class Maker:
             lambda: ('nft_read', [['Listing', self.choice(
                 ('table', 'sets table', 'map', 'set', 'ruleset')),
                 self.choice(TEXTS)]]),
+            lambda: ('bpf_change', [self.choice(('ingress', 'egress')),
+                                    [self.nft() for _ in range(count)]]),
+            # To load the programs takes the kernel tens of milliseconds.
+            lambda: ('bpf_change', ['ingress', [self.choice((
+                ['AddTable'], ['SetUnmanaged', True], ['SetRules', []])), *(
+                    self.nft() for _ in range(count))]]),
+            lambda: ('bpf_read', [['MapListing', self.choice((
+                'flows', 'links', 'cache', 'settings', 'fragments',
+                *TEXTS[:2], '../x')), self.choice((
+                    self.number, self.ifindex))()] for _ in range(count)]),
+            lambda: ('bpf_missing', self.choice((None, None, 0, []))),
             lambda: (self.choice(('tc_send', 'nft_run', 'cpu_s', 'x')),
                      None)))()
         if self.random.random() < 0.2:
@@ -173,11 +187,12 @@ def _damage(argument, maker):
 
 
 def main():
-    count, seed = map(int, sys.argv[1:])
+    forked.enter(sys.argv[1])
+    count, seed = map(int, sys.argv[2:])
     edge_conf.register_opts(cfg.CONF)
     cfg.CONF([])
     cfg.CONF.set_override('uplink_dev', 'uplink0', 'edge')
-    guarded.start_and_drop('nobody', 'daemon')
+    guarded.start_and_drop('nobody', HELPER)
     uplink = socket.if_nametoindex('uplink0')
     guarded.tc_change([operations.AddRoot(uplink), operations.AddIfb()])
     guarded.tc_change([operations.AddRoot(
@@ -195,9 +210,9 @@ def main():
         else:
             # Of a change, what the kernel refused.
             ended[f'{name} {"answered" if made else "made"}'] += 1
-            if name == 'nft_change' and made is None:
+            if name in ('nft_change', 'bpf_change') and made is None:
                 hook, changes = msgspec.msgpack.decode(data)
-                hooked |= {(hook, change[1]) for change in changes
+                hooked |= {(name, hook, change[1]) for change in changes
                            if change[0] == 'AttachPort'}
     print(json.dumps({'ended': ended, 'alive': guarded.alive(),
                       'hooked': sorted(hooked)}))

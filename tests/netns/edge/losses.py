@@ -10,7 +10,6 @@ import socket
 import time
 
 from edge_module.classify import classified as classify
-from edge_module.classify import nft
 from edge_module.privileged import kernel_calls as kernel
 from edge_module.qdisc import htb
 from edge_module.tcplan import minors
@@ -27,10 +26,14 @@ _LEAF = 0x11
 
 
 class Site:
-    """Two hypervisors with an agent each, the second one for speeds."""
+    """Two hypervisors with an agent each, the second one for speeds.
 
-    def __init__(self, directory):
+    :param how: what classifies.
+    """
+
+    def __init__(self, directory, how):
         self.bed = beds.Bed(2)
+        self.how = how
         self._stack = []
         self.number = 0
         try:
@@ -57,7 +60,7 @@ class Site:
                            ceil_bps=RATE_BPS)
         controller.set_policy(builder.build().to_dict())
         edge = process.EdgeProcess(self.bed, host, directory,
-                                   audit_interval_s=3600,
+                                   how=self.how, audit_interval_s=3600,
                                    **{'link_bps': LINK_BPS, **options})
         self._stack.append(edge)
         edge.start()
@@ -140,7 +143,7 @@ class Site:
     def _has_all(self):
         uplink = htb.Uplink(kernel, 'uplink0')
         tree = uplink.snapshot().tree
-        table = nft.NftClassifier(kernel).dump()
+        table = self.edge.classifier().dump()
         ifindex = socket.if_nametoindex(self.src.dev)
         leaf, link = tree[_LEAF], tree[minors.LINK]
         return (leaf.rate_bps == leaf.ceil_bps == RATE_BPS
@@ -165,5 +168,8 @@ class Site:
         return time.monotonic() - start_s
 
 
-LOSSES = tuple(name for name in vars(Site) if name.split('_')[0] in (
-    'flush', 'change', 'delete', 'make', 'rename'))
+#: What may be lost, by what classifies: programs are in no table.
+LOSSES = {how: tuple(name for name in vars(Site)
+                     if name.split('_')[0] in verbs)
+          for verbs in [('change', 'delete', 'make', 'rename')]
+          for how, verbs in (('bpf', verbs), ('nft', ('flush', *verbs)))}

@@ -3,11 +3,14 @@
 """``virtco-edge`` as its own process inside a hypervisor's namespace."""
 
 import pathlib
-import re
 import signal
 import tempfile
 import typing
 
+from edge_module.classify import bpf
+from edge_module.classify import nft
+from edge_module.privileged import kernel_calls as kernel
+from edge_module.privileged import pinned
 from tests import patience
 from tests.netns.edge import bed as beds
 from tests.netns.edge import forked
@@ -26,13 +29,20 @@ CONSTANTS = {'edge_module.shaper.GRACE_S': 0.5,
 
 
 class EdgeProcess:
-    """The real command with a configuration of its own."""
+    """The real command with a configuration of its own.
+
+    :param how: what classifies; nftables does where the BPF file system is not
+        where the agent looks for it.
+    """
 
     def __init__(self, bed, host, directory, link_bps=40e6,
-                 constants=CONSTANTS, **options):
+                 constants=CONSTANTS, how='bpf', **options):
         self.bed = bed
         self.host = host
-        self.constants = constants
+        self.how = how
+        self.constants = {**constants, **({'edge_module.privileged.pinned.'
+                                           'DIRECTORY': '/proc'}
+                                          if how == 'nft' else {})}
         self.directory = pathlib.Path(directory)
         self.ports = self.directory / 'ports.json'
         self.config = self.directory / 'edge.conf'
@@ -47,10 +57,11 @@ class EdgeProcess:
             f'{key} = {value}\n' for key, value in options.items()))
         self.process = None
 
-    def start(self):
+    def start(self, writes_ports=True):
         netns = self.bed.ns(self.host)
         arguments = ['--config-file', str(self.config)]
-        self.bed.write_ports(self.host, self.ports)
+        if writes_ports:
+            self.bed.write_ports(self.host, self.ports)
         path = self.directory / 'log'
         path.touch()
         self.process = forked.Popen(netns, arguments, path,
@@ -90,8 +101,32 @@ class EdgeProcess:
         return beds.run('tc', 'class', 'show', 'dev', 'uplink0',
                         netns=self.bed.ns(self.host))
 
-    def nft(self, *options):
-        """The rules, without what packets added to sets."""
-        shown = beds.run('nft', *options, 'list', 'ruleset',
-                         netns=self.bed.ns(self.host))
-        return re.sub(r'\n\s*elements = \{[^}]*\bexpires\b[^}]*\}', '', shown)
+    def classified(self):
+        """Ports and entries of the classification, one a line."""
+        found = self._in_netns(self.classifier().dump)
+        return '\n'.join((
+            *(f'port {dev} {minor:x}' for (dev, _), minor
+              in sorted(found.own.items())),
+            *(f'{entry.src_ip} to {entry.dst_ip} {minor:x}'
+              for entry, minor in sorted(found.entries.items()))))
+
+    def pins(self):
+        """Number by name of all that classifies; what is made anew has
+        another one.
+        """
+        def read():
+            return {path.name: path.stat().st_ino for path
+                    in pinned.Tables().path.iterdir()}
+        return self._in_netns(read)
+
+    def unclassify(self):
+        """Take the classification away."""
+        self._in_netns(self.classifier().remove)
+
+    def classifier(self):
+        """One like the agent's."""
+        return {'bpf': bpf.BpfClassifier,
+                'nft': nft.NftClassifier}[self.how](kernel)
+
+    def _in_netns(self, call):
+        return beds.in_netns(self.bed.ns(self.host), call)

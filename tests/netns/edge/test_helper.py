@@ -5,12 +5,15 @@
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import tempfile
 
 import pytest
 
+from edge_module.classify import bpf_maps
+from edge_module.privileged import pinned
 from tests import run_name
 from tests.netns.edge import bed as beds
 from tests.netns.edge import escapes
@@ -48,9 +51,8 @@ def _tried(netns, directory):
     for path in (directory, planted):
         path.chmod(0o777)
     done = subprocess.run(
-        ['ip', 'netns', 'exec', netns, sys.executable, '-m',
-         'tests.netns.edge.escapes', os.fspath(directory)],
-        capture_output=True, text=True)
+        [sys.executable, '-m', 'tests.netns.edge.escapes', netns,
+         os.fspath(directory)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return (netns, directory, json.loads(done.stdout),
             done.stdout + done.stderr)
@@ -80,7 +82,10 @@ def test_no_way_leads_out_of_the_helper(tried):
 def test_the_helper_goes_on_and_does_what_it_is_for(tried):
     netns, _, found, _ = tried
     assert found['alive'] and found['uplink'] == []
-    assert found['port'] is None
+    assert found['port'] is found['programs'] is found['missing'] is None
+    port = beds.in_netns(netns, socket.if_nametoindex, 'tap1')
+    assert sorted(found['links']) == [
+        [bpf_maps.PROGRAMS.index(name), port] for name in ('from_vm', 'to_vm')]
     assert 'htb 7000:' in beds.run('tc', 'qdisc', 'show', 'dev', 'uplink0',
                                 netns=netns)
     filters = beds.run('tc', 'filter', 'show', 'dev', 'uplink0', 'ingress',
@@ -91,3 +96,41 @@ def test_the_helper_goes_on_and_does_what_it_is_for(tried):
     assert beds.run('tc', 'filter', 'show', 'dev', 'virtco-in',
                     netns=netns).count('flowid 7000:10') == 1
     assert 'tap1' in beds.run('nft', 'list', 'ruleset', netns=netns)
+
+
+ASK = '''
+import os
+import sys
+from oslo_config import cfg
+from edge_module import edge_options
+from edge_module.privileged import guarded
+edge_options.register_opts(cfg.CONF)
+cfg.CONF([], default_config_files=[])
+cfg.CONF.set_override('uplink_dev', 'lo', 'edge')
+guarded.start_and_drop('nobody', 'daemon')
+print(guarded.bpf_missing())
+sys.stdout.flush()
+os._exit(0)
+'''
+
+
+@pytest.mark.parametrize('owner, kept, said', [
+    ('root', '+bpf,+chown', 'None'),
+    # As the units have it: root may not read what belongs to the helper.
+    ('daemon', '+bpf', 'None'),
+    ('root', '+bpf', 'Permission denied'),
+    ('daemon', '+chown', 'load the programs: Operation not permitted')])
+def test_a_helper_says_why_it_cannot_classify(owner, kept, said):
+    """Without a capability, or a directory, that its unit has to grant; it
+    starts all the same.
+    """
+    done = subprocess.run(
+        ['unshare', '--mount', 'sh', '-ec',
+         # As systemd mounts it, and tmpfiles.d has the directory.
+         'mount -t bpf -o mode=0700 bpf "$0"; '
+         'install -d -m 0700 -o "$1" "$2"; shift 2; exec setpriv '
+         '--bounding-set "-all,+net_admin,+setuid,+setgid,$1" "$2" -c "$3"',
+         os.path.dirname(pinned.DIRECTORY), owner, pinned.DIRECTORY, kept,
+         sys.executable, ASK], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout

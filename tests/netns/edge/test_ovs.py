@@ -81,7 +81,7 @@ def test_coflow_over_the_userspace_datapath(site):
     assert {(port['vm'], port['dev'], port['mac'])
             for port in report['ports']} == {
                 (vm.uuid, vm.dev, '02:00:00:00:00:01') for vm in (a, noise)}
-    assert 'with nft-egress' in edge.log()
+    assert 'with bpf-egress' in edge.log()
     before = _sent_bytes(bed, 0x11)
     _transfer(noise, b, 300_000)
     assert _sent_bytes(bed, 0x11) == before
@@ -330,6 +330,26 @@ def test_filters_that_vswitchd_takes_come_back_at_once(site):
     beds.wait_for(lambda: not edge.once('--check', check=False).returncode
                   and ours in _ingress(bed, dev), 10, 'agreement')
     assert edge.log().count('is shaped by htb') == 1
+
+
+@pytest.mark.parametrize('how', ['bpf', 'nft'], indirect=True)
+def test_policing_and_classification_share_a_port(site, edge_of):
+    """Policing takes the ingress qdisc, and a start of vswitchd any other;
+    programs by clsact would keep it from the one and go with the other.
+    """
+    bed, switch, _, _ = site
+    vm = bed.add_vm('h1')
+    switch.plug(vm)
+    edge = edge_of(bed, 'h1')
+    edge.set_ports()
+    edge.set_policy(policies.PolicyBuilder('h1', LINK_BPS).build())
+    switch.vsctl('set', 'interface', vm.dev, 'ingress_policing_rate=10000')
+    beds.wait_for(lambda: 'ingress ffff:' in beds.run(
+        'tc', 'qdisc', 'show', 'dev', vm.dev, netns=edge.netns), 10,
+        'policing')
+    _restart_vswitchd(switch)
+    table = beds.in_netns(edge.netns, edge.enforcer.classifier.dump)
+    assert table.hooks == edge.call('desired_table').hooks != frozenset()
 
 
 def test_database_that_is_away_is_waited_for(site):

@@ -3,12 +3,15 @@
 """Agent and helper are killed under traffic, and nothing is lost to it."""
 
 import dataclasses
+import os
+import pathlib
 import socket
 import time
 
 import pytest
 
 from edge_module.privileged import kernel_calls as kernel
+from edge_module.privileged import pinned
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 from tests.netns.edge import bed as beds
@@ -80,3 +83,38 @@ def test_another_shape_of_the_tree_loses_nothing(pair):
     assert stands.keys() == wanted.keys()
     assert all(wanted[minor].stands_as(item)
                for minor, item in stands.items())
+
+
+def test_other_programs_come_before_the_old_ones_go(pair, tmp_path,
+                                                    monkeypatch):
+    """Upgrades under a stream of datagrams, each of which has its class."""
+    bed, edge = pair
+    a, b = bed.add_vm('h1'), bed.add_vm('h2')
+    edge.set_ports()
+    edge.set_policy(policies.PolicyBuilder('h1', 40e6).coflow(
+        'C1', 30e6, [(a, b, 1)]).build())
+    program = pinned.PROGRAM.read_bytes()
+
+    def pins():
+        return {path.name for path in pathlib.Path(pinned.DIRECTORY).glob(
+            f'{os.stat("/proc/thread-self/ns/net").st_ino}-*')}
+
+    seen, before = beds.in_netns(edge.netns, pins), edge.stats()
+    try:
+        with datagrams.Stream(a, b, 5e6) as stream:
+            for version in range(1, 6):
+                sent = stream.sent
+                beds.wait_for(lambda: stream.sent > sent + 100)
+                # Behind its end nobody reads it: but it is another file.
+                path = tmp_path / f'{version}.o'
+                path.write_bytes(program + bytes(version))
+                monkeypatch.setattr(pinned, 'PROGRAM', path)
+                pinned._version.cache_clear()
+                edge.call('reconcile', time.monotonic())
+                found = beds.in_netns(edge.netns, pins)
+                assert len(found) == 1 and not found & seen
+                seen |= found
+    finally:
+        pinned._version.cache_clear()
+    grown = edge.stats()[0x11].sent_packets - before[0x11].sent_packets
+    assert stream.lost == 0 and grown == stream.sent > 500

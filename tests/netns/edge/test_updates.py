@@ -69,6 +69,7 @@ def test_restart_after_a_kill_at_any_step(pair, edge_of, name):
     assert snapshot.tree == again.call('desired_tree')
 
 
+@pytest.mark.parametrize('how', ['bpf', 'nft'], indirect=True)
 def test_restart_touches_nothing_that_is_right(pair, edge_of):
     bed, edge = pair
     a, b, c = bed.add_vm('h1'), bed.add_vm('h2'), bed.add_vm('h1')
@@ -87,11 +88,17 @@ def test_restart_touches_nothing_that_is_right(pair, edge_of):
             return kernel.tc_change(changes)
 
         nft_read = staticmethod(kernel.nft_read)
+        bpf_read = staticmethod(kernel.bpf_read)
 
         @staticmethod
         def nft_change(hook, changes):
             sent.extend(changes)
             return kernel.nft_change(hook, changes)
+
+        @staticmethod
+        def bpf_change(hook, changes):
+            sent.extend(changes)
+            return kernel.bpf_change(hook, changes)
 
     again = edge_of(bed, 'h1')
     again.enforcer.tree.uplink = htb.Uplink(Recorder, 'uplink0')

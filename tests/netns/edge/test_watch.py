@@ -63,6 +63,7 @@ def _changes(heard):
     return dataclasses.replace(heard.changes(), links=False)
 
 
+@pytest.mark.parametrize('how', ['nft'], indirect=True)
 def test_own_changes_are_not_heard_of(pair):
     bed, edge = pair
     a, b = bed.add_vm('h1'), bed.add_vm('h2')
@@ -132,13 +133,14 @@ def agent(make_bed, tmp_path):
         controller.stop()
 
 
-def test_what_is_lost_is_put_back_at_once(tmp_path):
+@pytest.mark.parametrize('how', ['bpf', 'nft'])
+def test_what_is_lost_is_put_back_at_once(tmp_path, how):
     """Each loss twice; benchmarks.lost prints how long fifty of each take."""
-    site = losses.Site(tmp_path)
+    site = losses.Site(tmp_path, how)
     try:
         beds.wait_for(site.is_enforced, 60, 'enforcement')
         taken_s = {(name, time): site.lose(name)
-                   for name in losses.LOSSES for time in range(2)}
+                   for name in losses.LOSSES[how] for time in range(2)}
     finally:
         site.close()
     # A busy machine is late; the next comparison comes in an hour.

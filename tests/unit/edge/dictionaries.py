@@ -27,6 +27,9 @@ class Kernel:
     def alive(self):
         return True
 
+    def bpf_missing(self):
+        return None
+
 
 class Uplink(htb.Uplink):
     """Classes stand as the enforcer set them.
@@ -108,6 +111,7 @@ class Classifier(nft.NftClassifier):
 
     def __init__(self):
         self.table, self.forgot, self.refused = None, 0, {}
+        self.uplink_dev = self.reason = None
         self.counts, self.peer_counts, self.macs = {}, {}, frozenset()
         self.data_counts = {}
         self.readings = []

@@ -581,7 +581,7 @@ def test_options_reach_the_enforcer(conf):
     assert (settings.link_packet_s, settings.overhead_bytes,
             settings.frame_min_bytes) == (0, 0, 0)
     assert found.guard is None and found.receiver is None
-    assert found.classifier.name == 'nft' and found.speed_bps() == 1.5e9
+    assert found.classifier.name == 'bpf' and found.speed_bps() == 1.5e9
     assert found.uplinks == (found,)
     conf.set_override('uplink_dev', '', 'edge')
     with pytest.raises(exception.Invalid, match='uplink_dev'):
@@ -639,12 +639,16 @@ class Database:
         return self.kind
 
 
-@pytest.mark.parametrize('kind, name', [
-    (None, 'nft'), ('system', 'nft'), ('netdev', 'nft-egress')])
-def test_the_classifier_fits_the_switch(conf, kind, name):
+@pytest.mark.parametrize('missing, kind, name', [
+    (None, None, 'bpf'), (None, 'system', 'bpf'),
+    (None, 'netdev', 'bpf-egress'), ('old', None, 'nft'),
+    ('old', 'system', 'nft'), ('old', 'netdev', 'nft-egress')])
+def test_the_classifier_fits_the_switch(conf, missing, kind, name):
     found = parts(conf)
     found.database = Database(kind) if kind else None
-    assert found.classifier().name == name
+    found.kernel = types.SimpleNamespace(bpf_missing=lambda: missing)
+    made = found.classifier()
+    assert (made.name, made.reason) == (name, missing)
 
 
 def test_each_further_uplink_has_its_speed(conf):

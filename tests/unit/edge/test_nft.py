@@ -525,7 +525,7 @@ class _AtUplink(_Kernel):
 
 def test_what_stands_at_the_uplink_is_left_alone():
     kernel = _AtUplink([_element('lo', '10.0.0.1', '10.0.0.2')], ['pair4'])
-    classifier = nft.NftEgressClassifier(kernel, 'lo')
+    classifier = nft.NftClassifier(kernel, 'lo')
     assert classifier.replace(base.Table(LO, {PAIR: 0x11})) == 0
     assert kernel.commands == []
     # Its packets may come from any port.
@@ -564,7 +564,7 @@ def test_fields_of_a_key_are_as_good_as_its_types(spoiled, spoil):
             item['map']['type'] = (FIELDS[name] if name != spoiled
                                    else spoil(FIELDS[name]))
     kernel.listing = json.dumps(shown)
-    classifier = nft.NftEgressClassifier(kernel, 'lo')
+    classifier = nft.NftClassifier(kernel, 'lo')
     classifier.replace(base.Table(LO, {PAIR: 0x11}))
     assert bool(kernel.commands) == (spoiled is not None)
 
@@ -723,7 +723,7 @@ def test_at_the_uplink_no_entry_names_a_port():
     """Of the flows of VMs that are here; of two alike the first."""
     kernel = _Kernel()
     kernel.nft_read = lambda listings: [None for _ in listings]
-    classifier = nft.NftEgressClassifier(kernel, 'lo')
+    classifier = nft.NftClassifier(kernel, 'lo')
     flows = [edge_policy.FlowEntry('c', vm, '10.0.0.1', '10.0.0.2', minor,
                                    port)
              for vm, minor, port in (('v1', 0x11, None), ('v1', 0x12, None),
@@ -747,6 +747,6 @@ def test_at_the_uplink_no_entry_names_a_port():
             'comment "7000:7001"\n') in text
     assert classifier.replace(table) == 0
     assert not classifier.ports() and classifier.peers() == {}
-    nobody = nft.NftEgressClassifier(kernel, 'nobody')
+    nobody = nft.NftClassifier(kernel, 'nobody')
     with pytest.raises(exception.NotFound, match='nobody'):
         nobody.build_table(policy, [], {})

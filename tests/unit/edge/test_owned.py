@@ -312,7 +312,7 @@ class _Kernel:
     def nft_change(self, hook, changes):
         sent = msgspec.msgpack.encode((hook, changes))
         assert guarded._CALLS['nft_change'][0].decode(sent)[1] == changes
-        owned.Owned('lo').check_nft(hook, changes)
+        owned.Owned('lo').check_hooks(hook, changes)
         self.changes += changes
         assert all(change.commands(nft_text.HOOKS[hook])
                    for change in changes)
@@ -360,7 +360,7 @@ def test_every_change_of_a_classifier_passes_the_decoder(ports, first,
             'others': {classify.MapKey(4): 0xc002}}))
     classifier.destinations()
     classifier.peers()
-    egress = nft.NftEgressClassifier(kernel, 'lo')
+    egress = nft.NftClassifier(kernel, 'lo')
     egress.replace(classify.Table(frozenset({('lo', UPLINK)}), {
         entry._replace(ifindex=UPLINK): minor
         for entry, minor in first.items()}))
@@ -373,7 +373,7 @@ def test_every_change_of_a_classifier_passes_the_decoder(ports, first,
     ('egress', 'eth7', 7), ('ingress', 'tap4', 5)])
 def test_other_devices_are_not_hooked(ports, hook, dev, ifindex):
     with pytest.raises(operations.Refused, match=dev):
-        owned.Owned('lo').check_nft(hook, [
+        owned.Owned('lo').check_hooks(hook, [
             operations.AddTable(), operations.AttachPort(
                 dev, ifindex, 0x7001)])
 
@@ -382,9 +382,10 @@ def test_other_devices_are_not_hooked(ports, hook, dev, ifindex):
     ('tap4', 4), ('eth7', 7), ('lo', UPLINK + 1)])
 def test_the_host_is_told_at_uplinks_alone(ports, dev, ifindex):
     checks = owned.Owned('lo', ['eth7'] * (dev == 'lo'))
-    checks.check_nft('ingress', [operations.AttachUplink('lo', UPLINK, True)])
+    checks.check_hooks('ingress', [
+        operations.AttachUplink('lo', UPLINK, True)])
     with pytest.raises(operations.Refused, match=f'AttachUplink.*{dev}'):
-        checks.check_nft('ingress', [operations.AttachUplink(
+        checks.check_hooks('ingress', [operations.AttachUplink(
             dev, ifindex, True)])
 
 
