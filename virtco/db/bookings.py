@@ -58,6 +58,9 @@ _OF_CLAIMS = sa.select(
 _HOSTS: sa.BindParameter[Any] = sa.bindparam('hosts')
 _OF_HOSTS = sa.union_all(_OF_MEMBERS.where(_MEMBERS.host.in_(_HOSTS)),
                          _OF_CLAIMS.where(_CLAIMS.host.in_(_HOSTS)))
+#: The same for one host: a list is written into the statement each time.
+_OF_HOST = sa.union_all(_OF_MEMBERS.where(_MEMBERS.host == _HOSTS),
+                        _OF_CLAIMS.where(_CLAIMS.host == _HOSTS))
 _OF_ALL = sa.union_all(
     _OF_MEMBERS.where(_MEMBERS.host.in_(sa.select(_MEMBERS.host).where(
         _MEMBERS.host.is_not(None), _IS_YOUNG))), _OF_CLAIMS)
@@ -104,8 +107,10 @@ def ledger(connection: sa.Connection, now_s: float,
             'instance_uuid': beside.instance_uuid}
         rows: Any
         if hosts is not None:
-            rows = connection.execute(_OF_HOSTS,
-                                      values | {'hosts': list(chosen)})
+            host, *more = chosen
+            rows = connection.execute(
+                _OF_HOSTS if more else _OF_HOST,
+                values | {'hosts': [host, *more] if more else host})
         elif connection.dialect.name == 'sqlite':
             rows = msgspec.json.decode(connection.execute(
                 _OF_ALL_AT_ONCE, values).scalar_one())
