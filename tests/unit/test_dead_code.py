@@ -34,6 +34,7 @@ TEXTS = ('setup.cfg', 'lab/pyproject.toml', 'tenant/pyproject.toml',
 CALLED_BY_OTHERS = {
     'virtco/api/*.py:on_*': 'Falcon, by the method of a request',
     'virtco/api/*.py:process_re*': 'Falcon, of its middleware',
+    'virtco/api/listeners.py:readable': 'waitress, of a connection',
     'virtco/api/listeners.py:received': 'waitress, of a connection',
     'virtco/api/listeners.py:writable': 'waitress, of a connection',
     'virtco/api/handlers/*.py:*': 'virtco.api.routes, by the operation',

@@ -261,15 +261,18 @@ def _server(conf: cfg.ConfigOpts, program: Program,
         else application, map=channels, sockets=found,
         _dispatcher=listeners.Dispatcher(conf.api.threads),
         max_request_body_size=listeners.MAX_BODY_BYTES,
+        max_request_header_size=listeners.MAX_HEADER_BYTES,
         # Never reached: each port has a limit of its own.
         connection_limit=(len(found) + 1) * listeners.MAX_CONNECTIONS,
         ident='virtco',
         channel_timeout=listeners.SILENCE_S,
         cleanup_interval=min(30, listeners.SILENCE_S), **SERVER)
+    pieces = listeners.count_pieces()
     for listener in channels.values():
         if getattr(listener, 'accepting', False):
             listener.channel_class = functools.partial(
-                listeners.Channel, conf.api.max_connections_per_address)
+                listeners.Channel, conf.api.max_connections_per_address,
+                pieces)
     return server
 
 

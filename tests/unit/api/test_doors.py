@@ -117,7 +117,8 @@ def test_so_many_connections_of_one_address():
     def is_open(address):
         here, there = socket.socketpair()
         kept.append(there)
-        listeners.Channel(2, server, here, (address, 1),
+        listeners.Channel(2, listeners.count_pieces(), server, here,
+                          (address, 1),
                           adjustments.Adjustments(), channels)
         there.setblocking(False)
         try:
@@ -132,6 +133,49 @@ def test_so_many_connections_of_one_address():
     next(iter(server.active_channels.values())).handle_close()
     assert is_open('a') and not is_open('a')
     for one in [*server.active_channels.values(), *kept]:
+        one.close()
+
+
+def test_requests_of_many_small_pieces_wait(monkeypatch):
+    now_s, kept = [100.0], []
+    monkeypatch.setattr(listeners.time, 'monotonic', lambda: now_s[0])
+    server = types.SimpleNamespace(active_channels={}, add_task=kept.append)
+    pieces = listeners.count_pieces()
+
+    def connect(address):
+        here, there = socket.socketpair()
+        kept.append(there)
+        return listeners.Channel(10, pieces, server, here, (address, 1),
+                                 adjustments.Adjustments(), {})
+
+    flood, *others = map(connect, 'aab')
+    flood.received(b'POST / HTTP/1.1\r\nContent-Length: 4000000\r\n\r\n')
+    n_read = 0
+    while flood.readable():
+        flood.received(b'x')
+        n_read += 1
+    assert n_read == listeners.PIECES_BURST + listeners.FEW_PIECES + 1
+    # Others of its address have few pieces, or long ones.
+    for other in others:
+        other.received(b'POST / HTTP/1.1\r\nContent-Length: 2600000\r\n\r\n')
+        for _ in range(2000):
+            assert other.readable()
+            other.received(b'x' * listeners.SMALL_BYTES)
+        for _ in range(listeners.FEW_PIECES):
+            other.received(b'x')
+            assert other.readable()
+        other.received(b'x')
+    assert [one.readable() for one in others] == [False, True]
+    now_s[0] += 1.0
+    n_read = 0
+    while flood.readable():
+        flood.received(b'x')
+        n_read += 1
+    assert n_read == listeners.PIECES_PER_S - 1
+    # The next request begins anew.
+    flood.received(b'x' * 4_000_000)
+    assert flood.requests and flood._n_pieces == 0
+    for one in [flood, *others, kept[0], kept[1], kept[2]]:
         one.close()
 
 
@@ -189,7 +233,8 @@ def test_who_reads_no_answers_is_let_go(n_requests, silence_s, monkeypatch):
     server = waitress.create_server(
         long, channels, listen='127.0.0.1:0', threads=1,
         asyncore_use_poll=True)
-    server.channel_class = functools.partial(listeners.Channel, 10)
+    server.channel_class = functools.partial(
+        listeners.Channel, 10, listeners.count_pieces())
     with socket.create_connection(server.socket.getsockname()) as client:
         client.sendall(b'GET / HTTP/1.1\r\nHost: x\r\n\r\n' * n_requests)
 

@@ -212,14 +212,17 @@ def test_how_a_program_listens(tmp_path, serve, caplog):
     for one in accepting:
         assert one.channel_class.func is listeners.Channel
         # As many connections of an address as are allowed.
-        assert one.channel_class.args == (1024,)
+        assert one.channel_class.args[0] == 1024
+        assert (one.channel_class.args[1]
+                is accepting[0].channel_class.args[1])
         adj = one.adj
         # A launch on 1,000 hosts comes in one piece.
         assert adj.recv_bytes == 262_144
         assert adj.channel_request_lookahead == 1
         assert adj.asyncore_use_poll and adj.ident == 'virtco'
         assert adj.max_request_body_size == listeners.MAX_BODY_BYTES
-        assert adj.connection_limit == listeners.MAX_CONNECTIONS
+        assert adj.max_request_header_size == listeners.MAX_HEADER_BYTES
+        assert adj.connection_limit == 3 * listeners.MAX_CONNECTIONS
         assert adj.channel_timeout == listeners.SILENCE_S
         assert adj.cleanup_interval == 30
     # Findings are told on the port for monitoring alone.
