@@ -51,7 +51,9 @@ _VACANT = sa.select(
     _GROUPS.method, _GROUPS.bottleneck, _FINGERPRINT.scalar_subquery()).where(
         _GROUPS.project_id == sa.bindparam('project_id'),
         _GROUPS.name == sa.bindparam('name'), _GROUPS.live_key == '',
-        _MEMBERS.group_id == _GROUPS.id, _MEMBERS.instance_uuid.is_(None),
+        _MEMBERS.group_id == _GROUPS.id,
+        # SQLite would read the vacant rows of all groups by the index of ids.
+        sa.func.coalesce(_MEMBERS.instance_uuid, '') == '',
         ~sa.exists().where(
             _OWN.c.instance_uuid == sa.bindparam('instance_uuid')))
 _AT = _VACANT.where(

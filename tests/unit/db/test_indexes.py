@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from benchmarks import queries
 from tests import plans
+from virtco.db import members
 
 #: They read an index in its order and stop at their limit.
 LIMITED = {'operator: coflow list', 'operator: coflow list --marker',
@@ -36,3 +37,22 @@ def test_a_scan_is_found(database, name):
                       'ix_profile_hours_project_id'):
             connection.execute(sa.text(f'DROP INDEX {index}'))
     assert plans.scans(database, queries.QUESTIONS[name])
+
+
+@pytest.mark.parametrize('index', [None, 1])
+def test_a_sibling_reads_the_vacant_rows_of_its_group_alone(database, index):
+    """SQLite may search an index by what most rows have in common."""
+    asked = []
+
+    def note(_connection, _cursor, statement, parameters, *_context):
+        asked.append((statement, parameters))
+
+    with database.reader() as session:
+        sa.event.listen(database.engine, 'before_cursor_execute', note)
+        members.next_planned(session.connection(), 'p', 'g', 'u', index, 0)
+        sa.event.remove(database.engine, 'before_cursor_execute', note)
+        rows = session.connection().exec_driver_sql(
+            'EXPLAIN QUERY PLAN ' + asked[-1][0], asked[-1][1])
+        (found,) = [row[-1] for row in rows
+                    if row[-1].startswith('SEARCH members ')]
+    assert 'group_id=?' in found
