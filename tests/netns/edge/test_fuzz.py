@@ -40,7 +40,7 @@ _OUR_IFB = 'virtco-in'
 # Timers of bridges and the carrier change by themselves.
 _VOLATILE = {'qdisc', 'addr_info', 'linkinfo', 'flags', 'operstate'}
 _STATEMENTS = {'match', 'mangle', 'jump', 'goto', 'return', 'accept', 'set',
-               'map'}
+               'map', 'limit'}
 _PRIORITY = {'meta': {'key': 'priority'}}
 # Calls of each of two tests.
 _CALLS = 50_000 if os.environ.get('VIRTCO_TEST_GEAR') == 'full' else 1_000
