@@ -26,7 +26,7 @@ pytestmark = pytest.mark.netns
 
 ROOT = pathlib.Path(__file__).parents[3]
 # In place of those of the program, so that it is soon reached.
-_MOST = {'1048576': 64, '524288': 32, '8192': 4, '1024': 2}
+_MOST = {'1048576': 64, '131072': 32, '8192': 4, '1024': 2}
 
 
 @pytest.fixture(scope='module')
