@@ -181,7 +181,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 16384);
+	__uint(max_entries, 65536);
 	__type(key, struct mac_key);
 	__type(value, __u32);
 } reached SEC(".maps");
