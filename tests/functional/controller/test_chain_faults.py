@@ -307,7 +307,7 @@ def test_a_controller_in_shadow_mode(make, diagnose):
 def test_a_thread_of_the_controller_that_ended(make, diagnose):
     # It waits for that, outside of what it may fail at.
     controller = make(wait=False, constants={
-        'virtco.state.state.FLUSH_S': 'never'})
+        'virtco.periodic.WAITING': 'none'})
     controller.wait_port()
     harness.wait_for(lambda: controller.call(
         'GET', '/health', status=503)['status'] == 'failing', 'its end')
