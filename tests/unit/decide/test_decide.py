@@ -49,8 +49,7 @@ def test_what_begins_and_ends_with_the_room():
     assert told == [('orders', 'lead'), ('loop', 'notify', True)]
     told.clear()
     door.stop()
-    assert sorted(told) == [(name, 'stop')
-                            for name in ('checks', 'loop', 'orders')]
+    assert sorted(told) == [('checks', 'stop'), ('loop', 'stop')]
 
 
 def test_where_coflows_wait_is_found_once_for_each_schedule(monkeypatch):
