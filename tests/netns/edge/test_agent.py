@@ -301,7 +301,8 @@ def test_what_nobody_announces_is_repaired_by_the_audit(
         assert not _has_its_rate(edge)
         beds.wait_for(lambda: _has_its_rate(edge), 10, 'repair of the class')
         edge.unclassify()
-        beds.wait_for(edge.classified, 10,
+        # Entries come before ports are attached.
+        beds.wait_for(lambda: 'port tap1' in edge.classified(), 10,
                       'repair of the classification')
         assert not edge.once('--check', check=False).returncode
     finally:
@@ -327,12 +328,13 @@ def test_damage_is_repaired_and_shown(make_bed, tmp_path):
         assert 'tap1' in shown.stdout
         edge.start()
         beds.wait_for(lambda: _has_its_rate(edge)
-                      and 'tap1' in edge.classified(), 20, 'repair at start')
+                      and 'port tap1' in edge.classified(), 20,
+                      'repair at start')
         assert not edge.once('--check', check=False).returncode
         beds.run('tc', 'qdisc', 'del', 'dev', 'uplink0', 'root', netns=netns)
         edge.unclassify()
         beds.wait_for(lambda: '7000:11' in edge.tc()
-                      and 'tap1' in edge.classified(), 10,
+                      and 'port tap1' in edge.classified(), 10,
                       'repair by the audit')
     finally:
         edge.stop()
