@@ -78,7 +78,7 @@ ENTRIES = (0, 10, 1000, 10_000, 50_000)
 KNOWN, LIMITED = 'known', 'limited'
 _PORT = 9
 _OTHERS, _NOBODY = ('192.0.2.1', '192.0.2.2'), '02:00:00:00:00:01'
-NONE, NFT = 'none', 'nft'
+NONE, VIRTCO = 'none', 'virtco'
 _SETTLE_S = 1.0
 _AIM = 0.02
 _USER = 'nobody'
@@ -324,7 +324,7 @@ def overhead(rounds: int, slices: int) -> dict[str, Any]:
     """
     site = _Site()
     traffic = site.traffic()
-    found = {name: Slices() for name in (NONE, NFT)}
+    found = {name: Slices() for name in (NONE, VIRTCO)}
     try:
         with _beside(traffic.bodies()):
             controller = controllers.Controller(site.bed.ns('h1'))
@@ -334,7 +334,7 @@ def overhead(rounds: int, slices: int) -> dict[str, Any]:
                 for _ in range(rounds):
                     _observe(traffic, (), slices, found[NONE])
                     with _agent(site, controller) as agent:
-                        _observe(traffic, agent, slices, found[NFT])
+                        _observe(traffic, agent, slices, found[VIRTCO])
                 reference_s = _reference_s()
             finally:
                 controller.stop()
@@ -446,7 +446,8 @@ def _added(bed: beds.Bed, classifier: classifiers.Classifier, rounds: int,
 # -- where the tree stands ---------------------------------------------------
 
 @contextlib.contextmanager
-def tree(netns: str, dev: str, rate_bps: float) -> Iterator[None]:
+def tree(netns: str, dev: str, rate_bps: float,
+         queue_bytes: int = _QUEUE_BYTES) -> Iterator[None]:
     """A tree of one class for all that the uplink sends.
 
     :param dev: the uplink, or the name of an intermediate device to add.
@@ -462,7 +463,7 @@ def tree(netns: str, dev: str, rate_bps: float) -> Iterator[None]:
     tc('class', 'add', 'dev', dev, 'parent', '1:', 'classid', '1:2', 'htb',
        'rate', f'{rate_bps:.0f}', 'quantum', _BLOCK_BYTES)
     tc('qdisc', 'add', 'dev', dev, 'parent', '1:2', 'bfifo', 'limit',
-       _QUEUE_BYTES)
+       queue_bytes)
     if dev != UPLINK:
         tc('qdisc', 'add', 'dev', UPLINK, 'clsact')
         tc('filter', 'add', 'dev', UPLINK, 'egress', 'protocol', 'all',

@@ -273,9 +273,15 @@ def _arp(site: Site) -> list[Any]:
         bytes([10, 77, 9, number])) + bytes(18)) for number in range(50)]
 
 
-def unknown_macs(count: int = 1500) -> list[str]:
+def unknown_macs() -> list[str]:
     return [f'02:01:00:00:{number >> 8:02x}:{number & 255:02x}'
-            for number in range(count)]
+            for number in range(1500)]
+
+
+def other_senders() -> list[str]:
+    """Addresses that switches learn, unlike those that nobody has."""
+    return [f'02:02:00:00:{number >> 8:02x}:{number & 255:02x}'
+            for number in range(4000)]
 
 
 def _once(act: Callable[[Site], None]) -> Act:
@@ -326,7 +332,7 @@ ATTACKS: dict[str, Attack | None] = {
     'udp to 1,500 addresses that nobody has': Attack(
         _raw(_large, lambda _: unknown_macs())),
     'udp from 4,000 addresses': Attack(
-        _raw(_large, from_macs=unknown_macs(4000))),
+        _raw(_large, from_macs=other_senders())),
     'udp, answered by an accomplice': Attack(_answered),
     'nft flush ruleset, udp': _tampering(lambda site: _run(
         site, 'nft', 'flush', 'ruleset')),

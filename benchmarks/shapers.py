@@ -35,6 +35,8 @@ CLASSES = 10, 1000, 10_000
 LINK_BPS = edge_overhead.UNLIMITED_BPS
 # With the headers of UDP and IPv4, 1,500.
 _DATAGRAM_BYTES = 1472
+# Room for the windows of all streams.
+_QUEUE_BYTES = 64 << 20
 _WARM_UP_S, _MEASURE_S = 0.5, 1.5
 BARE, HTB, VIRTCO = 'bare', 'htb', 'virtco'
 
@@ -65,7 +67,8 @@ class Site:
         if case == BARE:
             yield
         elif case == HTB:
-            with edge_overhead.tree(netns, edge_overhead.UPLINK, LINK_BPS):
+            with edge_overhead.tree(netns, edge_overhead.UPLINK, LINK_BPS,
+                                    _QUEUE_BYTES):
                 yield
         else:
             edge = conftest.Edge(self.bed, 'h1', LINK_BPS)
