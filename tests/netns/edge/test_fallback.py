@@ -10,7 +10,6 @@ import json
 import os
 import random
 import socket
-import time
 
 import pytest
 
@@ -43,6 +42,9 @@ def netns():
                 beds.run('sysctl', '-w',
                          f'net.ipv6.conf.{end}.disable_ipv6=1', netns=name)
                 beds.run('ip', 'link', 'set', end, 'up', netns=name)
+        beds.wait_for(lambda: len(beds.run(
+            'ip', '-br', 'link', 'show', 'type', 'veth', 'up',
+            netns=name).split(' UP ')) == 5, 10, 'two pairs that are up')
         yield name
     finally:
         beds.run('ip', 'netns', 'del', name)
@@ -148,7 +150,6 @@ def _compare(seed):
 def _compare_all():
     # One processor has all frames, and keeps their order.
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    time.sleep(0.5)  # until the devices are up
     for seed in range(_TABLES):
         _compare(seed)
 
