@@ -153,8 +153,9 @@ class Tenant:
     Numbers name instances, ``h0``, ``h1``, … hosts; both are this tenant's.
     """
 
-    # Unlike those of other runs over the same database.
-    _numbers = itertools.count(secrets.randbelow(2 ** 40))
+    # Unlike those of other runs over the same database, and all long, as
+    # tables cut long names.
+    _numbers = itertools.count(2 ** 39 + secrets.randbelow(2 ** 39))
 
     def __init__(self, controller):
         self.controller = controller
