@@ -21,6 +21,9 @@ from virtco.wire import reports
 LOG = logging.getLogger(__name__)
 
 MOST_OTHERS = 10_000
+#: Pause after reports were taken: of 1,000 a second, those that come meanwhile
+#: take a fifth less processor time in one go than one by one.
+GATHERED_S = 0.05
 
 
 class Intake(threading.Thread):
@@ -45,14 +48,14 @@ class Intake(threading.Thread):
         self._others: collections.deque[tuple[Callable[..., None], Any]] = (
             collections.deque(maxlen=MOST_OTHERS))
         self._there_is_some = threading.Condition()
-        self._is_ending = False
+        self._ending = threading.Event()
         self._n_lost = 0
         self._spent_s: dict[str, float] = {}
 
     def stop(self) -> None:
         """Hand over the rest, and end the thread."""
+        self._ending.set()
         with self._there_is_some:
-            self._is_ending = True
             self._there_is_some.notify()
         self.join(5)
 
@@ -90,10 +93,11 @@ class Intake(threading.Thread):
         while True:
             with self._there_is_some:
                 while not (self._newest or self._hosts or self._others):
-                    if self._is_ending:
+                    if self._ending.is_set():
                         return
                     self._there_is_some.wait()
             self._take()
+            self._ending.wait(GATHERED_S)
 
     def _take(self) -> None:
         """Hand over all reports and messages."""

@@ -56,6 +56,19 @@ def test_its_thread_hands_over_whatever_comes_and_ends_with_it():
     assert not found.is_alive()
 
 
+def test_what_comes_shortly_after_is_taken_in_one_go(monkeypatch):
+    monkeypatch.setattr(intake, 'GATHERED_S', 60.0)
+    found, taken = make()
+    found.start()
+    found.add_report('h0', 1)
+    patience.wait_for(lambda: taken, 'the first one is taken at once')
+    for number in (2, 3):
+        found.add_report('h0', number)
+        found.add_report('h1', number)
+    found.stop()
+    assert taken == [('h0', 1), ('h0', 3), ('h1', 3)]
+
+
 @pytest.mark.parametrize('add, told', [
     (lambda found, said: found.add_report('h1', 1), ('h1', 1)),
     (lambda found, said: found.add_heard(['h1']), {'h1'}),
