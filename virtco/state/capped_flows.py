@@ -38,7 +38,7 @@ def find(tracked: inflight.Tracked, addresses: inflight.Addresses
     if not rates_bps:
         return None
     parts, part_of = np.unique(
-        np.column_stack((route.pair_of[route.crossing], passed)), axis=0,
+        np.column_stack((route.crossing_pair, passed)), axis=0,
         return_inverse=True)
     return routes.CappedFlows(route.crossing, part_of.reshape(-1), parts[:, 0],
                        parts[:, 1:], rates_bps)

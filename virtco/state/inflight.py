@@ -296,8 +296,9 @@ class Tracked:
                                             rules))
         self.moved_s = now_s
         self._idle_bytes += new_bytes
-        if endings.gets_on(max(self.model.size_bytes, counting.all_bytes),
-                           self._idle_bytes, rules):
+        if (endings.gets_on(self.model.size_bytes, self._idle_bytes, rules)
+                and endings.gets_on(counting.all_bytes, self._idle_bytes,
+                                    rules)):
             self.got_on_s, self._idle_bytes = now_s, 0.0
         self.is_dirty = True
         least_bytes = self._least_bytes - new_bytes

@@ -41,6 +41,7 @@ class Route:
     :ivar pair_of: index into ``pairs`` per flow, -1 for flows that stay in a
         host or whose VMs are not placed.
     :ivar crossing: indices of the flows between hosts.
+    :ivar crossing_pair: pair of each of them.
     :ivar local: indices of the flows that stay in a host.
     :ivar is_complete: the VMs of all flows are placed.
     """
@@ -48,6 +49,7 @@ class Route:
     pairs: live.Pairs
     pair_of: np.ndarray
     crossing: np.ndarray
+    crossing_pair: np.ndarray
     local: np.ndarray
     is_complete: bool
     _flows: dict[tuple[str, str | None], np.ndarray] = dataclasses.field(
@@ -56,8 +58,7 @@ class Route:
     def per_pair(self, flow_bytes: np.ndarray) -> np.ndarray:
         """Sum values of flows per pair of hosts, shape (n_pairs,)."""
         sums: np.ndarray = np.bincount(
-            self.pair_of[self.crossing], flow_bytes[self.crossing],
-            len(self.pairs))
+            self.crossing_pair, flow_bytes[self.crossing], len(self.pairs))
         return sums
 
     def flows(self, src: str, dst: str | None) -> np.ndarray:
@@ -69,7 +70,7 @@ class Route:
 
     def _by_ends(self) -> Iterator[tuple[tuple[str, str | None], np.ndarray]]:
         """Yield the flows of each pair of hosts and of each source."""
-        pair_of = self.pair_of[self.crossing]
+        pair_of = self.crossing_pair
         ends = np.cumsum(np.bincount(pair_of, minlength=len(self.pairs)))
         by_source = collections.defaultdict(list)
         for pair, flows in zip(self.pairs, np.split(
@@ -132,9 +133,9 @@ def find_route(matrix: matrices.Matrix, members: Mapping[int, Member],
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     pair_of = np.full(len(matrix), -1)
-    pair_of[crossing] = rank[entry]
+    pair_of[crossing] = crossing_pair = rank[entry]
     return Route(
         live.Pairs((hosts[key // len(hosts)], hosts[key % len(hosts)])
                    for key in keys[order].tolist()),
-        pair_of, crossing, np.flatnonzero(is_placed & (src == dst)),
-        bool(is_placed.all()))
+        pair_of, crossing, crossing_pair,
+        np.flatnonzero(is_placed & (src == dst)), bool(is_placed.all()))

@@ -47,9 +47,10 @@ LATE_S = 30.0
 MOST_UNSTORED = 1000
 LOG = logging.getLogger(__name__)
 
-#: Time between writes of counted bytes. The last ones are not lost: edge
-#: modules count on, and the next report makes up for them.
-FLUSH_S = 2.0
+#: Time between writes of counted bytes, which take 4 % of a core at 2 s with
+#: 1,000 hosts and 500 coflows. The last ones are not lost: edge modules count
+#: on, and the next report makes up for them.
+FLUSH_S = 5.0
 
 
 class State:
