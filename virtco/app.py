@@ -114,6 +114,7 @@ class App:
             (lambda groups: self.decide.orders.planned(groups))
             if conf.probe.check_groups == 'hinted' else None)
         self.decide.loop.is_placing = self.place.is_busy
+        self.decide.loop.is_answering = self.place.needs_interpreter
         self.objects.coflows.is_placing = self.place.is_busy
         self.state.on_report += [self.follow.reported, self.place.use]
         self._epoch: int | None = None

@@ -241,6 +241,7 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
         assert own.state.on_report[-2:] == [own.follow.reported,
                                             own.place.use]
         assert own.decide.loop.is_placing == own.place.is_busy
+        assert own.decide.loop.is_answering == own.place.needs_interpreter
         # A host that is forgotten has no policy any more.
         assert own._policies.forget in own.state.on_forget
         assert not own._upstream.is_alive() and own.decide.loop.leads()

@@ -26,6 +26,10 @@ from virtco.state import summary
 LOG = logging.getLogger(__name__)
 #: Longest pause for placements that are under way.
 GIVE_WAY_S = 0.5
+#: Longest wait until placements are over or solve, and how often it looks. The
+#: interpreter serves one thread at a time: a call of Nova beside a computation
+#: takes twice as long.
+AHEAD_S, LOOK_S = 0.3, 0.005
 
 
 class Loop(threading.Thread):
@@ -51,6 +55,8 @@ class Loop(threading.Thread):
         self.leads: Callable[[], bool] = lambda: True
         #: Whether placements are under way, which computations give way to.
         self.is_placing: Callable[[], bool] = lambda: False
+        #: Whether one of them does more than solve in the next seconds.
+        self.is_answering: Callable[[float], bool] = lambda within_s: False
         #: The newest.
         self.policies = policy_documents.none()
         self._lateness = lateness.Lateness(
@@ -71,7 +77,7 @@ class Loop(threading.Thread):
             self.join(5)
 
     def run(self) -> None:
-        pause_s = self._conf.interval_s
+        pause_s, took_s = self._conf.interval_s, 0.0
         while True:
             with self._wake:
                 if not (self._urgent or self._stopping):
@@ -79,6 +85,7 @@ class Loop(threading.Thread):
                         pause_s, self.policies.next_check_s, self._clock()))
                 if self._stopping:
                     return
+            self._give_way(took_s)
             started = _spent_s()
             try:
                 self.run_once()
@@ -90,6 +97,12 @@ class Loop(threading.Thread):
             took_s = _spent_s() - started
             pause_s = unasked_after_s(self._conf.interval_s, took_s)
             time.sleep(rest_s(took_s, self.is_placing()))
+
+    def _give_way(self, takes_s: float) -> None:
+        """Let placements go first that would share the interpreter."""
+        latest_s = time.monotonic() + AHEAD_S
+        while self.is_answering(takes_s) and time.monotonic() < latest_s:
+            time.sleep(LOOK_S)
 
     def run_once(self) -> None:
         """Compute and publish."""

@@ -14,6 +14,8 @@ PHASES = ('queue', 'read', 'hold', 'solve', 'rank', 'commit')
 #: Half-life of the measured time of a phase, so that load is forgotten.
 HALF_LIFE_S = 5.0
 _WEIGHT = 0.3
+#: Time after a placement in which that of the group's next VM begins.
+NEXT_S = 0.02
 
 
 class Deadline:
@@ -44,6 +46,10 @@ class Deadline:
     def is_abandoned(self) -> bool:
         """Tell whether nobody waits for the answer."""
         return self._is_over or self._is_gone()
+
+    def solves_since_s(self) -> float | None:
+        """Return the time at which its solve began; None in another phase."""
+        return self._since_s if self._phase == 'solve' else None
 
     def enter(self, phase: str) -> None:
         """Begin a phase; the time since the last one is charged to that."""
@@ -96,7 +102,24 @@ class Pace:
         self._lock = threading.Lock()
         self._took_s: dict[str, tuple[float, float]] = {}
         self._cpu = 'cpu'
-        self.n_under_way = 0
+        self._under_way: list[Deadline] = []
+        self._left_s = -math.inf
+
+    @property
+    def n_under_way(self) -> int:
+        """Number of placements under way."""
+        return len(self._under_way)
+
+    def needs_interpreter(self, within_s: float) -> bool:
+        """Tell whether a placement does more than solve, or is expected to
+        within so many seconds: only the solver lets others compute.
+        """
+        with self._lock:
+            now_s = self._clock()
+            earliest_s = now_s + within_s - self._expected_s('solve')
+            return now_s - self._left_s < NEXT_S or any(
+                since_s is None or since_s < earliest_s for since_s in (
+                    deadline.solves_since_s() for deadline in self._under_way))
 
     def expected_s(self, *phases: str) -> float:
         """Return the seconds that these phases are expected to take in all.
@@ -131,18 +154,24 @@ class Pace:
                 raise exception.TooLate(phase=phase, why=(
                     f'{self.n_under_way} placements are under way that take '
                     f'{cpu_s:.2f} s each, most of it to {phase}'))
-            self.n_under_way += 1
+            self._under_way.append(deadline)
 
-    def leave(self) -> None:
+    def leave(self, deadline: Deadline) -> None:
         with self._lock:
-            self.n_under_way -= 1
+            self._under_way.remove(deadline)
+            self._left_s = self._clock()
 
     def learn(self, deadline: Deadline, cpu_s: float) -> None:
-        """Add the durations of a finished placement to the means."""
+        """Add the durations of a finished placement to the means.
+
+        The phases that it left out say nothing of those of others.
+        """
         with self._lock:
             now_s = self._clock()
             for phase, took_s in (*deadline.spent_s().items(),
                                   (self._cpu, cpu_s)):
+                if not took_s:
+                    continue
                 before_s = (self._expected_s(phase)
                             if phase in self._took_s else took_s)
                 self._took_s[phase] = (

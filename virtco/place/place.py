@@ -140,6 +140,10 @@ class Place:
         """Tell whether placements are under way."""
         return self._pace.n_under_way > 0
 
+    def needs_interpreter(self, within_s: float) -> bool:
+        """Tell whether placements need the interpreter within so long."""
+        return self._pace.needs_interpreter(within_s)
+
     def stop(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
@@ -221,7 +225,7 @@ class Place:
                                       is_gone=is_gone)
         self._pace.admit(deadline)
         future = self._pool.submit(self._work, placer, request, deadline)
-        future.add_done_callback(lambda _: self._pace.leave())
+        future.add_done_callback(lambda _: self._pace.leave(deadline))
         try:
             return future.result(deadline.left_s())
         except concurrent.futures.TimeoutError:

@@ -2,6 +2,7 @@
 
 """The thread of the scheduler loop: what wakes it, and how much it takes."""
 
+import itertools
 import time
 import types
 
@@ -24,6 +25,9 @@ class Time:
 
     def thread_time(self):
         return self.used_s
+
+    def monotonic(self):
+        return sum(self.slept_s)
 
     def sleep(self, lasts_s):
         self.slept_s.append(lasts_s)
@@ -109,6 +113,20 @@ def test_placements_go_first_for_a_while(make, monkeypatch):
     found.is_placing = lambda: True
     found.run()
     assert clock.slept_s == pytest.approx([0.09, 0.5, 2.0])
+
+
+@pytest.mark.parametrize('n_busy, waits_s', [
+    (0, 0.0), (3, 3 * loop.LOOK_S), (10 ** 6, loop.AHEAD_S)])
+def test_it_begins_while_no_call_is_answered(make, monkeypatch, n_busy,
+                                             waits_s):
+    """But it does not wait long."""
+    monkeypatch.setattr(loop, 'time', clock := Time())
+    found = make(lambda found: setattr(found, '_stopping', True))
+    busy = itertools.chain(itertools.repeat(True, n_busy),
+                           itertools.repeat(False))
+    found.is_answering = lambda within_s: next(busy)
+    found.run()
+    assert clock.monotonic() == pytest.approx(waits_s, abs=loop.LOOK_S / 2)
 
 
 def test_a_failure_is_counted_and_ends_nothing(make, monkeypatch):

@@ -70,11 +70,11 @@ def test_the_slow_phase_is_named(clock):
          'commit': 0.4})
 
 
-def learned(clock, *spent_s, cpu_s=0.3):
+def learned(clock, *spent_s, cpu_s=0.3, phase='rank'):
     pace = deadlines.Pace(clock)
     for took_s in spent_s:
         deadline = deadlines.Deadline(1.0, clock)
-        deadline.enter('rank')
+        deadline.enter(phase)
         clock.now_s += took_s
         pace.learn(deadline, cpu_s)
     return pace
@@ -89,8 +89,11 @@ def test_the_pace_is_learned_and_forgotten(clock):
 
 
 def test_later_placements_change_the_pace_step_by_step(clock):
-    pace = learned(clock, 0.2, 0.0)
-    assert pace.expected_s('rank') == pytest.approx(0.2 * 0.7)
+    pace = learned(clock, 0.2, 0.1)
+    assert pace.expected_s('rank') == pytest.approx(
+        0.2 * 0.5 ** (0.1 / deadlines.HALF_LIFE_S) * 0.7 + 0.1 * 0.3)
+    pace.learn(deadlines.Deadline(1.0, clock), 0.3)
+    assert pace.expected_s('rank') > 0.16
 
 
 def test_what_cannot_be_in_time_is_not_admitted(clock):
@@ -104,7 +107,7 @@ def test_what_cannot_be_in_time_is_not_admitted(clock):
     assert str(caught.value) == (
         'no plan in time: 2 placements are under way that take 0.40 s each, '
         'most of it to rank')
-    pace.leave()
+    pace.leave(deadline)
     pace.admit(deadline)
     # A load that is over is no reason.
     clock.now_s += 3 * deadlines.HALF_LIFE_S
@@ -118,6 +121,30 @@ def test_what_can_just_be_in_time_is_admitted(clock):
     pace.admit(deadline)
     pace.admit(deadline)
     assert pace.n_under_way == 2
+
+
+def test_all_but_the_solver_needs_the_interpreter(clock):
+    pace = learned(clock, 0.3, phase='solve')
+    assert not pace.needs_interpreter(0.1)
+    placing = [deadlines.Deadline(1.0, clock) for _ in range(2)]
+    for deadline in placing:
+        pace.admit(deadline)
+        deadline.enter('solve')
+    assert not pace.needs_interpreter(0.1)
+    # The solve is expected to end before.
+    assert pace.needs_interpreter(0.4)
+    clock.now_s += 0.25
+    assert pace.needs_interpreter(0.1)
+    clock.now_s -= 0.25
+    for phase in sorted({*deadlines.PHASES} - {'solve'}):
+        placing[1].enter(phase)
+        assert pace.needs_interpreter(0.0), phase
+    pace.leave(placing[1])
+    # The next VM of its group comes in a moment.
+    clock.now_s += deadlines.NEXT_S / 2
+    assert pace.needs_interpreter(0.0)
+    clock.now_s += deadlines.NEXT_S
+    assert not pace.needs_interpreter(0.1) and pace.n_under_way == 1
 
 
 def test_reading_may_be_what_takes_long(clock):

@@ -16,6 +16,7 @@ from virtco.db import bookings
 from virtco.db import models
 from virtco.model import cluster
 from virtco.model import states
+from virtco.place import deadline as deadlines
 from virtco.place import replanning
 from virtco.solver import together
 
@@ -153,10 +154,11 @@ def test_a_group_with_a_promise_stays(ask):
 
 def test_nothing_moves_while_a_placement_is_under_way(ask):
     before = two(ask)
-    ask.pace.n_under_way = 1
+    deadline = deadlines.Deadline(1.0)
+    ask.pace.admit(deadline)
     assert turn(ask) == 0
     assert hosts_of(ask) == before
-    ask.pace.n_under_way = 0
+    ask.pace.leave(deadline)
     assert turn(ask) == 2
 
 
