@@ -54,7 +54,7 @@ def large_report() -> bytes:
     return b''.join((*(
         emulated_edges.pack('part', coflows=rows[start:start + n_rows])
         for start in range(0, len(rows), n_rows)),
-        emulated_edges.pack('report', report=emulated_edges.report(False))))
+        emulated_edges.pack('report', report=emulated_edges.report())))
 
 
 def refused_part() -> bytes:

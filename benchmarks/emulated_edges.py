@@ -2,21 +2,26 @@
 
 """Many edge modules in one process, as far as their connections go.
 
-``python -m benchmarks.emulated_edges PORTS HOSTS [--tls] [--reports]``
+``python -m benchmarks.emulated_edges PORTS HOSTS [--tls] [--reports |
+--coflows FILE]``
 connects to servers on loopback, in turns where there are several PORTS,
 with commas between, as host-0, host-1, …, acknowledges every policy and sends
 heartbeats; with ``--reports`` one in twenty has 20 coflows that send, and
-tells each second what changed. One that loses its connection comes
-back as an edge module does: within the time it was told at first, then with
-twice the pause after each failure. With ``--times FILE`` each notes in it
-when it acknowledged.
+tells each second what changed; with ``--coflows`` each has those that the
+file names, a JSON object of lists of ids by host. One that loses its
+connection comes back as an edge module does: within the time it was told at
+first, then with twice the pause after each failure. With ``--times FILE`` each
+notes in it when it acknowledged.
 """
 
 import argparse
 import asyncio
 from collections.abc import Awaitable
 from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
 import itertools
+import json
 import pathlib
 import random
 import re
@@ -37,7 +42,7 @@ try:
 except ImportError:
     uvloop = None  # type: ignore[assignment]
 
-N_COFLOWS = 20
+COFLOWS = [f'c{number}' for number in range(20)]
 ONE_SENDS_OF = 20
 AT_ONCE = 64
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.5, 30.0
@@ -49,34 +54,42 @@ def pack(kind: str, **fields: Any) -> bytes:
     return frames.frame(msgspec.json.encode({'type': kind, **fields}))
 
 
-def coflows(sent_bytes: int) -> list[dict[str, Any]]:
-    return [{'coflow_id': f'c{number}', 'sent_bytes': sent_bytes,
-             'sent_packets': sent_bytes // 1500, 'drops': 0,
-             'backlog_bytes': 0,
-             'destinations': [{'host': 'h2', 'sent_bytes': sent_bytes}]}
-            for number in range(N_COFLOWS)]
+def counters(ids: Sequence[str], sent_bytes: int) -> list[dict[str, Any]]:
+    found: dict[str, Any] = {'sent_bytes': sent_bytes}
+    if ids is COFLOWS:
+        found |= {'sent_packets': sent_bytes // 1500, 'drops': 0,
+                  'backlog_bytes': 0,
+                  'destinations': [{'host': 'h2', 'sent_bytes': sent_bytes}]}
+    return [{'coflow_id': coflow_id, **found} for coflow_id in ids]
 
 
-def report(sending: bool) -> dict[str, Any]:
+def report(ids: Sequence[str] = ()) -> dict[str, Any]:
     return {'boot_id': 'b', 'epoch': 'e', 'applied_generation': 1,
             'link': {'dev': 'eth0', 'egress_bps': 1e10, 'ingress_bps': 1e10},
-            'ports': [], 'coflows': coflows(0) if sending else [],
+            'ports': [], 'coflows': counters(ids, 0),
             'pairs': [], 'uplink_sent_bytes': 0, 'default_sent_bytes': 0,
             'health': 'ok', 'error': None, 'cpu_s': 0.1}
 
 
-class Edge(asyncio.Protocol):
-    """:param connect: makes a connection for it."""
+def host(number: int) -> str:
+    return f'host-{number}'
 
-    def __init__(self, number: int, reports: bool,
+
+class Edge(asyncio.Protocol):
+    """An edge module.
+
+    :param coflows: ids of those that it sends.
+    :param connect: makes a connection for it.
+    """
+
+    def __init__(self, number: int, coflows: Sequence[str],
                  connect: Callable[['Edge'], Awaitable[Any]],
                  times: relays.Times | None):
         self.number = number
         self._times = times
         self._epoch = 0
-        self._host = f'host-{number}'
-        self._reports = reports
-        self._sends = reports and number % ONE_SENDS_OF == 0
+        self._host = host(number)
+        self._coflows = coflows
         self._sent_bytes = 0
         self._generation = 0
         self._spread_s = 0.0
@@ -124,14 +137,14 @@ class Edge(asyncio.Protocol):
                 raise SystemExit(payload.decode())
 
     def _welcomed(self, message: dict[str, Any]) -> None:
-        self._transport.write(pack('report', report=report(self._sends)))
+        self._transport.write(pack('report', report=report(self._coflows)))
         self._heartbeat_s = message['heartbeat_s']
         self._spread_s = message['spread_s']
         self._epoch = message['epoch']
         self._beat_s = (self._loop.time()
                         - random.random() * self._heartbeat_s)
         self._wait(self._transport)
-        if self._sends:
+        if self._coflows:
             self._loop.call_later(random.random(), self._tell,
                                   self._transport)
 
@@ -154,12 +167,15 @@ class Edge(asyncio.Protocol):
         self._sent_bytes += 1_000_000
         if transport is self._transport:
             transport.write(pack(
-                'delta', set={'uplink_sent_bytes': 20 * self._sent_bytes},
-                rows={'coflows': {'set': coflows(self._sent_bytes)}}))
+                'delta', set={'uplink_sent_bytes': (
+                    len(self._coflows) * self._sent_bytes)},
+                rows={'coflows': {'set': counters(
+                    self._coflows, self._sent_bytes)}}))
             self._loop.call_later(1.0, self._tell, transport)
 
 
-async def run(ports: list[int], n_hosts: int, tls: bool, reports: bool,
+async def run(ports: list[int], n_hosts: int, tls: bool,
+              coflows: Mapping[str, Sequence[str]],
               times: relays.Times | None) -> None:
     context = None
     if tls:
@@ -175,7 +191,8 @@ async def run(ports: list[int], n_hosts: int, tls: bool, reports: bool,
 
     for start in range(0, n_hosts, AT_ONCE):
         await asyncio.gather(*(
-            connect(Edge(number, reports, connect, times))
+            connect(Edge(number, coflows.get(host(number), ()), connect,
+                         times))
             for number in range(start, min(n_hosts, start + AT_ONCE))))
     await loop.create_future()
 
@@ -186,14 +203,19 @@ def main() -> None:
         int(port) for port in text.split(',')])
     parser.add_argument('hosts', type=int)
     parser.add_argument('--tls', action='store_true')
-    parser.add_argument('--reports', action='store_true')
+    sending = parser.add_mutually_exclusive_group()
+    sending.add_argument('--reports', action='store_true')
+    sending.add_argument('--coflows', type=pathlib.Path)
     parser.add_argument('--times', type=pathlib.Path)
     args = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     times = (relays.Times(args.times, args.hosts) if args.times
              else None)
-    work = run(args.ports, args.hosts, args.tls, args.reports, times)
+    coflows = (json.loads(args.coflows.read_text()) if args.coflows else {
+        host(number): COFLOWS for number in range(
+            0, args.hosts, ONE_SENDS_OF)} if args.reports else {})
+    work = run(args.ports, args.hosts, args.tls, coflows, times)
     if uvloop is not None:
         uvloop.run(work)
     else:

@@ -111,15 +111,23 @@ class Phases:
         setattr(place, '_in_time', answering)
 
 
+def config(n_edges: int) -> str:
+    """Lines of the configuration of a controller of so many edge modules."""
+    return ('[distributor]\nport = 0\n'
+            f'max_connections_per_address = {n_edges + 64}\n')
+
+
 @contextlib.contextmanager
-def connected(controller: app.App, n_edges: int, reports: bool
+def connected(controller: app.App, n_edges: int, *options: str
               ) -> Iterator[psutil.Process]:
-    """The process of the edge modules, all of them connected."""
+    """The process of the edge modules, all of them connected.
+
+    :param options: of :mod:`benchmarks.emulated_edges`.
+    """
     place, = controller.distribute.servers()
     process = subprocess.Popen(
         [sys.executable, '-m', 'benchmarks.emulated_edges',
-         str(place.port), str(n_edges),
-         *(['--reports'] if reports else [])])
+         str(place.port), str(n_edges), *options])
     try:
         until_s = time.monotonic() + PATIENCE_S
         while (controller.metrics.registry.get_sample_value(
@@ -136,12 +144,10 @@ def connected(controller: app.App, n_edges: int, reports: bool
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as home, launch.started(
             pathlib.Path(home), args.edges, args.coflows, N_FLOWS,
-            args.deadline_s,
-            '[distributor]\nport = 0\n'
-            f'max_connections_per_address = {args.edges + 64}\n'
-    ) as (controller, url):
+            args.deadline_s, config(args.edges)) as (controller, url):
         phases = Phases(controller.place)
-        with (connected(controller, args.edges, args.reports) as others,
+        with (connected(controller, args.edges,
+                        *(['--reports'] if args.reports else [])) as others,
               contextlib.ExitStack() as stack):
             clients = [stack.enter_context(contextlib.closing(
                 Client(url, args.edges))) for _ in range(args.clients)]

@@ -2,21 +2,18 @@
 
 """What a cloud costs the controller while nothing is launched.
 
-``python -m benchmarks.steady [--hosts 1000] [--coflows 500] [--seconds 20]
-[--profile FILE]`` starts a controller as :mod:`benchmarks.launch` does. Each
-host reports once a second what the coflows of its VMs sent since; half of the
-VMs send.
+``python -m benchmarks.steady [--hosts 1000] [--coflows 500] [--seconds 20]``
+starts a controller as :mod:`benchmarks.launch` does, and another process that
+is the edge modules of all its hosts (:mod:`benchmarks.emulated_edges`). Each
+of them tells once a second over its connection how many bytes the coflows of
+its VMs sent; half of the VMs send.
 
-``core`` is processor time per second of the process, without what it takes to
-make the reports; they are decoded and taken in as from the stream, whose
-sockets are not measured (:mod:`benchmarks.distribution` does).
-``reports_per_s`` says whether it kept up. ``--profile`` writes what the intake
-of reports takes for :mod:`pstats`.
+``core`` is processor time of the controller per second, with its sockets and
+its database. ``reports_per_s`` says whether it kept up.
 """
 
 import argparse
 import collections
-import cProfile
 import json
 import pathlib
 import sys
@@ -26,81 +23,54 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from benchmarks import emulated_edges
 from benchmarks import launch
+from benchmarks import launch_edges
 from virtco import app
 from virtco.db import models
-from virtco.wire import frames
-from virtco.wire import messages
+from virtco.wire import reports
 
 N_FLOWS = 36
-RATE_BYTES_PER_S = 1e5
-WARM_S = 3.0
+#: Until the first policies are told and acknowledged.
+WARM_S = 10.0
 
 
-class Hosts:
-    """Frames of all hosts' reports, whose counters move on."""
-
-    def __init__(self, controller: app.App, n_hosts: int):
-        self._coflows: dict[str, set[str]] = collections.defaultdict(set)
-        with controller.database.reader() as session:
-            for host, coflow_id in session.execute(sa.select(
-                    models.Member.host, models.Coflow.id).join(
-                        models.Coflow,
-                        models.Coflow.group_id == models.Member.group_id
-                    ).where(models.Member.row_index < launch.N_VMS // 2)):
-                self._coflows[host].add(coflow_id)
-        self._names = launch.names(n_hosts)
-        self._n_turns = 0
-
-    def turn(self) -> list[tuple[str, bytes]]:
-        self._n_turns += 1
-        sent_bytes = self._n_turns * RATE_BYTES_PER_S
-        return [(host, emulated_edges.pack('report', report=launch.report(
-            dict.fromkeys(sorted(self._coflows[host]), sent_bytes)))[
-                frames.HEADER_BYTES:]) for host in self._names]
-
-
-def take(controller: app.App, turn: list[tuple[str, bytes]]) -> None:
-    """Take the reports in, spread over a second."""
-    began_s = time.monotonic()
-    for number, (host, payload) in enumerate(turn):
-        wait_s = began_s + number / len(turn) - time.monotonic()
-        if wait_s > 0:
-            time.sleep(wait_s)
-        message = messages.decode(payload)
-        assert isinstance(message, messages.Whole)
-        controller.state.report(host, message.report)
+def senders(controller: app.App) -> dict[str, list[str]]:
+    """The coflows that each host sends."""
+    found = collections.defaultdict(set)
+    with controller.database.reader() as session:
+        for host, coflow_id in session.execute(sa.select(
+                models.Member.host, models.Coflow.id).join(
+                    models.Coflow,
+                    models.Coflow.group_id == models.Member.group_id
+                ).where(models.Member.row_index < launch.N_VMS // 2)):
+            found[host].add(coflow_id)
+    return {host: sorted(ids) for host, ids in found.items()}
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory() as home, launch.started(
-            pathlib.Path(home), args.hosts, args.coflows, N_FLOWS, 5.0,
-            '[distributor]\nport = 0\n') as (controller, _url):
-        hosts, profile = Hosts(controller, args.hosts), cProfile.Profile()
-        until_s = time.monotonic() + WARM_S
-        while time.monotonic() < until_s:
-            take(controller, hosts.turn())
-        made_s, n_reports = 0.0, 0
-        began_s, began_cpu_s = time.monotonic(), time.process_time()
-        began_own_s = time.thread_time()
-        while time.monotonic() - began_s < args.seconds:
-            making_s = time.thread_time()
-            turn = hosts.turn()
-            made_s += time.thread_time() - making_s
-            if args.profile:
-                profile.runcall(take, controller, turn)
-            else:
-                take(controller, turn)
-            n_reports += len(turn)
-        took_s = time.monotonic() - began_s
-        own_s = time.thread_time() - began_own_s - made_s
-        cpu_s = time.process_time() - began_cpu_s - made_s
-    if args.profile:
-        profile.dump_stats(args.profile)
+    n_taken = 0
+
+    def taken(_host: str, _report: reports.Report) -> None:
+        nonlocal n_taken
+        n_taken += 1
+
+    with tempfile.TemporaryDirectory() as name:
+        home = pathlib.Path(name)
+        coflows = home / 'coflows.json'
+        with launch.started(home, args.hosts, args.coflows, N_FLOWS, 5.0,
+                            launch_edges.config(args.hosts)
+                            ) as (controller, _url):
+            coflows.write_text(json.dumps(senders(controller)))
+            with launch_edges.connected(controller, args.hosts, '--coflows',
+                                        str(coflows)):
+                time.sleep(WARM_S)
+                controller.state.on_report.append(taken)
+                began_s, began_cpu_s = time.monotonic(), time.process_time()
+                time.sleep(args.seconds)
+                took_s = time.monotonic() - began_s
+                cpu_s = time.process_time() - began_cpu_s
     return {'hosts': args.hosts, 'coflows': args.coflows,
-            'reports_per_s': n_reports / took_s, 'core': cpu_s / took_s,
-            'intake_core': own_s / took_s}
+            'reports_per_s': n_taken / took_s, 'core': cpu_s / took_s}
 
 
 def main() -> int:
@@ -110,7 +80,6 @@ def main() -> int:
     parser.add_argument('--hosts', type=int, default=1000)
     parser.add_argument('--coflows', type=int, default=500)
     parser.add_argument('--seconds', type=float, default=20.0)
-    parser.add_argument('--profile')
     print(json.dumps(measure(parser.parse_args()), indent=1))
     return 0
 
