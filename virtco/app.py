@@ -115,7 +115,8 @@ class App:
             if conf.probe.check_groups == 'hinted' else None)
         self.decide.loop.is_placing = self.place.is_busy
         self.decide.loop.is_answering = self.place.needs_interpreter
-        self.objects.coflows.is_placing = self.place.is_busy
+        self.objects.coflows.is_answering = self.place.needs_interpreter
+        self.state.is_answering = self.place.needs_interpreter
         self.state.on_report += [self.follow.reported, self.place.use]
         self._epoch: int | None = None
         self._generation = -1

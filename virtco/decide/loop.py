@@ -14,6 +14,7 @@ from oslo_config import cfg
 from virtco import exception
 from virtco import metrics
 from virtco import own_policies
+from virtco import periodic
 from virtco.decide import lateness
 from virtco.decide import policy_documents
 from virtco.decide import publisher
@@ -26,10 +27,6 @@ from virtco.state import summary
 LOG = logging.getLogger(__name__)
 #: Longest pause for placements that are under way.
 GIVE_WAY_S = 0.5
-#: Longest wait until placements are over or solve, and how often it looks. The
-#: interpreter serves one thread at a time: a call of Nova beside a computation
-#: takes twice as long.
-AHEAD_S, LOOK_S = 0.3, 0.005
 
 
 class Loop(threading.Thread):
@@ -85,7 +82,7 @@ class Loop(threading.Thread):
                         pause_s, self.policies.next_check_s, self._clock()))
                 if self._stopping:
                     return
-            self._give_way(took_s)
+            periodic.give_way(self.is_answering, took_s)
             started = _spent_s()
             try:
                 self.run_once()
@@ -97,12 +94,6 @@ class Loop(threading.Thread):
             took_s = _spent_s() - started
             pause_s = unasked_after_s(self._conf.interval_s, took_s)
             time.sleep(rest_s(took_s, self.is_placing()))
-
-    def _give_way(self, takes_s: float) -> None:
-        """Let placements go first that would share the interpreter."""
-        latest_s = time.monotonic() + AHEAD_S
-        while self.is_answering(takes_s) and time.monotonic() < latest_s:
-            time.sleep(LOOK_S)
 
     def run_once(self) -> None:
         """Compute and publish."""

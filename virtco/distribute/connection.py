@@ -36,9 +36,9 @@ ENVELOPE_BYTES = 512
 IDLE_BYTE_CPU_S, ARRIVAL_BYTES, RECORD_BYTES = 3.5e-7, 30, 17_000
 #: A pause is no shorter: to end one and begin the next has a price, too.
 PAUSE_S = 0.1
-#: A pause ends while no placement is under way, which decoding would keep
-#: waiting, but is not longer by more; and how often it looks.
-GIVE_WAY_S, LOOK_S = 1.0, 0.01
+#: A pause ends while no call of Nova is answered, which decoding would keep
+#: waiting for so long, but is not longer by more; and how often it looks.
+TAKES_S, GIVE_WAY_S, LOOK_S = 0.05, 1.0, 0.01
 
 
 class Seat:
@@ -329,7 +329,8 @@ class Connection(asyncio.BufferedProtocol):
 
         :param latest_s: time until which it gives way to placements.
         """
-        if self._hub.doors.is_placing() and self._hub.clock() < latest_s:
+        if (self._hub.doors.is_answering(TAKES_S)
+                and self._hub.clock() < latest_s):
             self._wake(LOOK_S, latest_s)
             return
         self.heard_s = self._hub.clock()

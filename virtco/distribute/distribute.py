@@ -54,7 +54,8 @@ class Distribute:
         self._counts = counts
         self._unknown: dict[str, set[str]] = {}
         self._intake = intake.Intake(state.report, state.heard,
-                                     counts.intake_failures.inc)
+                                     counts.intake_failures.inc,
+                                     self._is_answering)
 
     def start(self) -> None:
         """Listen; until :meth:`lead` those who come are told who leads.
@@ -145,7 +146,10 @@ class Distribute:
             peers=lambda names: self._leads.peers.arrived(
                 set(names), time.monotonic()),
             trains=self._trains,
-            is_placing=lambda: self._decide.loop.is_placing())
+            is_answering=self._is_answering)
+
+    def _is_answering(self, within_s: float) -> bool:
+        return self._decide.loop.is_answering(within_s)
 
     def _elsewhere(self) -> str | None:
         found = self._leads.elsewhere()

@@ -16,6 +16,7 @@ import threading
 import time
 from typing import Any
 
+from virtco import periodic
 from virtco.wire import reports
 
 LOG = logging.getLogger(__name__)
@@ -24,6 +25,8 @@ MOST_OTHERS = 10_000
 #: Pause after reports were taken: of 1,000 a second, those that come meanwhile
 #: take a fifth less processor time in one go than one by one.
 GATHERED_S = 0.05
+#: Time that a few large reports take.
+TAKES_S = 0.05
 
 
 class Intake(threading.Thread):
@@ -32,15 +35,19 @@ class Intake(threading.Thread):
     :param report: takes a host and its report.
     :param heard: takes hosts whose last report still holds.
     :param failed: is called when one of them raises.
+    :param is_answering: see :func:`virtco.periodic.give_way`.
     """
 
     def __init__(self, report: Callable[[str, reports.Report], None],
                  heard: Callable[[set[str]], None],
-                 failed: Callable[[], None] = lambda: None):
+                 failed: Callable[[], None] = lambda: None,
+                 is_answering: Callable[[float], bool] = lambda within_s: False
+                 ):
         super().__init__(name='intake', daemon=True)
         self._report = report
         self._heard = heard
         self._failed = failed
+        self._is_answering = is_answering
         self._hosts: set[str] = set()
         # Newest message of a host, by its reader.
         self._newest: dict[tuple[str, Callable[..., None]],
@@ -96,6 +103,7 @@ class Intake(threading.Thread):
                     if self._ending.is_set():
                         return
                     self._there_is_some.wait()
+            periodic.give_way(self._is_answering, TAKES_S)
             self._take()
             self._ending.wait(GATHERED_S)
 

@@ -105,7 +105,7 @@ class Doors:
     :ivar peers: takes the names of the peers that are here.
     :ivar trains: function that returns the trains that these hosts are to
         measure now.
-    :ivar is_placing: whether placements are under way.
+    :ivar is_answering: see :func:`virtco.periodic.give_way`.
     """
 
     epoch: Callable[[], int]
@@ -125,7 +125,7 @@ class Doors:
     peers: Callable[[Iterable[str]], None] = lambda names: None
     trains: Callable[[Iterable[str]], Mapping[str, probe_order.Order]] = (
         lambda hosts: {})
-    is_placing: Callable[[], bool] = lambda: False
+    is_answering: Callable[[float], bool] = lambda within_s: False
 
 
 class LoopThread(threading.Thread):

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
-import time
 from typing import Any
 from typing import Literal
 import uuid
@@ -18,6 +17,7 @@ from sqlalchemy import orm
 from virtco import exception
 from virtco import hint_encoding
 from virtco import hint_matrix
+from virtco import periodic
 from virtco.db import codec
 from virtco.db import groups as db_groups
 from virtco.db import models
@@ -36,10 +36,9 @@ EVENTS_SHOWN = 20
 MOST_REGISTERED_FLOWS = 2_000_000
 #: Rows that a search for coflows of a state reads at a time, at most.
 MOST_ROWS = 5000
-#: Rows that a list shows in a row, and while Nova waits, with a pause after
-#: them: a call waits for the interpreter after each answer of the database.
-AT_ONCE, AT_ONCE_PLACING = 500, 50
-GIVE_WAY_S = 0.004
+#: Rows that a list shows in a row before it gives way to calls of Nova, and
+#: the time that they take.
+AT_ONCE, TAKES_S = 100, 0.01
 NO_SCHEDULE = live.Schedule(0.0, ())
 #: States of which the counters of a coflow may know before the database.
 _COUNTED = (*states.LIVE_STATES, states.CoflowState.DONE)
@@ -48,8 +47,7 @@ _COUNTED = (*states.LIVE_STATES, states.CoflowState.DONE)
 class Coflows:
     """Coflows that live, and matrices that are registered.
 
-    :ivar is_placing: tells whether placements are under way, which lists give
-        way to.
+    :ivar is_answering: see :func:`virtco.periodic.give_way`.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, state: known.State,
@@ -57,7 +55,7 @@ class Coflows:
         self._conf = conf
         self._state = state
         self._clock = clock
-        self.is_placing: Callable[[], bool] = lambda: False
+        self.is_answering: Callable[[float], bool] = lambda within_s: False
 
     def find(self, schedule: live.Schedule, project_id: str | None = None,
              state: str | None = None, server: str | None = None,
@@ -133,11 +131,8 @@ class Coflows:
         debts = self._state.live.debts()
         found: list[wire.Coflow] = []
         while len(found) < len(coflows):
-            is_placing = self.is_placing()
-            if found and is_placing:
-                time.sleep(GIVE_WAY_S)
-            some = coflows[len(found):len(found) + (
-                AT_ONCE_PLACING if is_placing else AT_ONCE)]
+            periodic.give_way(self.is_answering, TAKES_S)
+            some = coflows[len(found):len(found) + AT_ONCE]
             hosts, elsewhere = db_groups.hosts_by_group(
                 session, {c.group_id for c in some if c.group_id})
             found += [self._show_one(

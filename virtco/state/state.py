@@ -50,7 +50,7 @@ LOG = logging.getLogger(__name__)
 #: Time between writes of counted bytes, which take 4 % of a core at 2 s with
 #: 1,000 hosts and 500 coflows. The last ones are not lost: edge modules count
 #: on, and the next report makes up for them.
-FLUSH_S = 5.0
+FLUSH_S, FLUSH_TAKES_S = 5.0, 0.1
 
 
 class State:
@@ -63,6 +63,7 @@ class State:
     :ivar on_load: are called before all is read from the database.
     :ivar on_change: are called when something changed; True: at once.
     :ivar on_report: are called with a host and its report.
+    :ivar is_answering: see :func:`virtco.periodic.give_way`.
     :ivar on_forget: are called with the hosts that were forgotten.
     """
 
@@ -83,6 +84,7 @@ class State:
         self.has_database: Callable[[], bool] = lambda: True
         self.on_load: list[Callable[[], None]] = []
         self.on_change: list[Callable[[bool], None]] = []
+        self.is_answering: Callable[[float], bool] = lambda within_s: False
         self.on_report: list[Callable[[str, reports.Report], None]] = []
         self.on_forget: list[Callable[[Set[str]], None]] = []
         self._lock = threading.Lock()
@@ -316,6 +318,7 @@ class State:
 
     def flush(self) -> None:
         """Store the counts in the database."""
+        periodic.give_way(self.is_answering, FLUSH_TAKES_S)
         with self._saving:
             self._flush()
         self._store_readings()

@@ -85,6 +85,9 @@ class Doors:
         self.told = hub.told
         self._hub = hub
 
+    def is_answering(self, within_s):
+        return self._hub.is_answering
+
     def __getattr__(self, name):
         return lambda: getattr(self._hub, name)
 
@@ -97,7 +100,7 @@ class Hub:
     epoch = 4
     elsewhere = None
     ticket_key = None
-    is_placing = False
+    is_answering = False
     peer_key = KEY
 
     def __init__(self, **values):

@@ -305,7 +305,7 @@ def test_a_pause_is_not_cut_short(edge, run):
 def test_who_owes_gives_way_to_placements_for_a_while(edge, run):
     run(paused, edge, [7.0], acks(1, 2))
     latest_s = edge.hub.now_s + max(7.0, connection.PAUSE_S) + 1.0
-    edge.hub.is_placing = True
+    edge.hub.is_answering = True
     edge.hub.take()
     timer = edge.connection._pause_timer
     run(timer._run)

@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from tests import patience
+from virtco import periodic
 from virtco.distribute import intake
 
 
@@ -54,6 +55,20 @@ def test_its_thread_hands_over_whatever_comes_and_ends_with_it():
         assert taken[-1] == said
     found.stop()
     assert not found.is_alive()
+
+
+def test_calls_of_nova_go_first(monkeypatch):
+    monkeypatch.setattr(periodic, 'AHEAD_S', 60.0)
+    found, taken = make()
+    busy, waited = [True, True, False], []
+    found._is_answering = lambda within_s: (
+        waited.append((within_s, *taken)), busy.pop(0))[1]
+    found.start()
+    found.add_report('h0', 1)
+    patience.wait_for(lambda: taken, 'the report')
+    assert waited == [(intake.TAKES_S,)] * 3
+    busy.append(False)
+    found.stop()
 
 
 def test_what_comes_shortly_after_is_taken_in_one_go(monkeypatch):

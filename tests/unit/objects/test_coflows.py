@@ -206,16 +206,14 @@ def test_a_search_for_one_of_a_state_asks_seldom(bench, monkeypatch):
 def test_a_list_gives_way_to_placements(bench, monkeypatch):
     stored.add(bench.database, *(
         stored.coflow('p-a', id=f'c{i}', position=i) for i in range(4)))
-    monkeypatch.setattr(coflows, 'AT_ONCE', 3)
-    monkeypatch.setattr(coflows, 'AT_ONCE_PLACING', 2)
-    rests_s, placing = [], [False] * 2 + [False, True, True]
-    monkeypatch.setattr(coflows.time, 'sleep', rests_s.append)
-    bench.coflows._of.is_placing = lambda: placing.pop(0)
-    assert len(bench.coflows.find(SCHEDULE)) == 5
-    assert (rests_s, len(placing)) == ([], 3)
+    monkeypatch.setattr(coflows, 'AT_ONCE', 2)
+    asked, placing = [], [False, True, False, False]
+    bench.coflows._of.is_answering = lambda within_s: (
+        asked.append(within_s), placing.pop(0))[1]
     assert [one['id'] for one in bench.coflows.find(SCHEDULE)] == [
         'c-p-a', 'c0', 'c1', 'c2', 'c3']
-    assert (rests_s, placing) == ([coflows.GIVE_WAY_S], [True])
+    # Before each of three parts, of which the second one waits.
+    assert asked == [coflows.TAKES_S] * 4
 
 
 @pytest.mark.parametrize(('text', 'expected'), [
