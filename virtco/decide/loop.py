@@ -205,8 +205,8 @@ def rest_s(took_s: float, is_placing: bool) -> float:
 
 
 def unasked_after_s(interval_s: float, took_s: float) -> float:
-    """Limit unrequested computations to 7 % of a core."""
-    return max(interval_s, 13 * took_s)
+    """Limit unrequested computations to 5 % of a core."""
+    return max(interval_s, 19 * took_s)
 
 
 def options(conf: cfg.ConfigOpts, chosen: Mapping[str, str],
