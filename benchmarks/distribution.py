@@ -221,7 +221,7 @@ class Bench:
 
     def _said(self, host: str, event: session.Event, _payload: bytes) -> None:
         if isinstance(event, session.Report) and event.report is not None:
-            self.intake.add_report(host, event.report)
+            self.intake.add_report(host, event.report, event.report.epoch)
 
     def wait(self, done: Callable[[], bool], what: str) -> None:
         deadline_s = time.monotonic() + PATIENCE_S

@@ -175,7 +175,7 @@ class Distribute:
         """Hand an edge module's report or measurement to the intake."""
         match event:
             case session.Report(report=reports.Report() as report):
-                self._intake.add_report(host, report)
+                self._intake.add_report(host, report, report.epoch)
             case messages.Measured(measurement=measurement):
                 self._intake.add_newest(host, self._measured, measurement)
 

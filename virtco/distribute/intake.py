@@ -2,10 +2,10 @@
 
 """Hands reports of edge modules to the rooms, on a thread of its own.
 
-Counters are cumulative, so the newest report of a host stands for all before
-it: what waits is bounded by the number of hosts. Of measurements the newest of
-a host waits, too: it is ordered one at a time, and storing many that nobody
-ordered would keep all others waiting.
+Counters are cumulative, so the newest report of a host stands for all of its
+epoch before it: what waits is bounded by the number of hosts. Of measurements
+the newest of a host waits, too: it is ordered one at a time, and storing many
+that nobody ordered would keep all others waiting.
 """
 
 import collections
@@ -27,6 +27,9 @@ MOST_OTHERS = 10_000
 GATHERED_S = 0.05
 #: Time that a few large reports take.
 TAKES_S = 0.05
+#: Epochs of a host whose last reports wait; edge modules begin a new one with
+#: a boot.
+MOST_EPOCHS = 3
 
 
 class Intake(threading.Thread):
@@ -49,9 +52,9 @@ class Intake(threading.Thread):
         self._failed = failed
         self._is_answering = is_answering
         self._hosts: set[str] = set()
-        # Newest message of a host, by its reader.
+        # Newest message of a host, by its reader, and for each epoch of it.
         self._newest: dict[tuple[str, Callable[..., None]],
-                           tuple[Any, ...]] = {}
+                           dict[str, tuple[Any, ...]]] = {}
         self._others: collections.deque[tuple[Callable[..., None], Any]] = (
             collections.deque(maxlen=MOST_OTHERS))
         self._there_is_some = threading.Condition()
@@ -66,15 +69,26 @@ class Intake(threading.Thread):
             self._there_is_some.notify()
         self.join(5)
 
-    def add_report(self, host: str, report: reports.Report) -> None:
-        """Queue the newest report of a host."""
-        self.add_newest(host, self._report, host, report)
+    def add_report(self, host: str, report: reports.Report,
+                   epoch: str = '') -> None:
+        """Queue the newest report of a host.
 
-    def add_newest(self, host: str, work: Callable[..., None], *said: Any
-                   ) -> None:
-        """Have ``work`` take the newest message of a host for it."""
+        :param epoch: epoch of its counters: those of a new one do not count
+            what the last report of the one before does.
+        """
+        self.add_newest(host, self._report, host, report, epoch=epoch)
+
+    def add_newest(self, host: str, work: Callable[..., None], *said: Any,
+                   epoch: str = '') -> None:
+        """Have ``work`` take the newest message of a host for it, and that of
+        each epoch.
+        """
         with self._there_is_some:
-            self._newest[host, work] = said
+            by_epoch = self._newest.setdefault((host, work), {})
+            by_epoch.pop(epoch, None)
+            if len(by_epoch) == MOST_EPOCHS:
+                del by_epoch[next(iter(by_epoch))]
+            by_epoch[epoch] = said
             self._there_is_some.notify()
 
     def take_spent_s(self, host: str) -> float:
@@ -118,8 +132,9 @@ class Intake(threading.Thread):
         hosts -= {host for host, work in newest if work == self._report}
         if hosts:
             self._attempt(self._heard, hosts)
-        for (host, work), said in newest.items():
-            self._charge(host, work, *said)
+        for (host, work), by_epoch in newest.items():
+            for said in by_epoch.values():
+                self._charge(host, work, *said)
         for work, said in others:
             self._attempt(work, said)
 

@@ -121,6 +121,24 @@ def test_the_newest_report_of_each_host_is_kept():
     assert said == []
 
 
+def test_the_last_report_of_an_epoch_is_kept_too():
+    found, said = make()
+    for number, epoch in enumerate('aabab'):
+        found.add_report('h0', number, epoch)
+    found.add_report('h1', 5, 'a')
+    found._take()
+    assert said == [('h0', 3), ('h0', 4), ('h1', 5)]
+
+
+def test_epochs_without_end_are_bounded():
+    found, said = make()
+    for number in range(intake.MOST_EPOCHS + 2):
+        found.add_report('h0', number, str(number))
+    found._take()
+    assert said == [('h0', number)
+                    for number in range(2, intake.MOST_EPOCHS + 2)]
+
+
 def test_hosts_without_news_are_told_before_reports_are_read():
     found, said = make()
     found.add_report('h0', 1)
