@@ -20,15 +20,17 @@ WAITING = 2
 AHEAD_S, LOOK_S = 0.3, 0.005
 
 
-def give_way(is_answering: Callable[[float], bool], takes_s: float) -> None:
+def give_way(is_answering: Callable[[float], bool], takes_s: float,
+             ahead_s: float = AHEAD_S) -> None:
     """Let calls of Nova go first for a while: the interpreter serves one
     thread at a time, so they take twice as long beside other work.
 
     :param is_answering: whether a call does more than solve within so many
         seconds.
     :param takes_s: time that the work takes.
+    :param ahead_s: longest wait.
     """
-    latest_s = time.monotonic() + AHEAD_S
+    latest_s = time.monotonic() + ahead_s
     while is_answering(takes_s) and time.monotonic() < latest_s:
         time.sleep(LOOK_S)
 

@@ -36,9 +36,10 @@ EVENTS_SHOWN = 20
 MOST_REGISTERED_FLOWS = 2_000_000
 #: Rows that a search for coflows of a state reads at a time, at most.
 MOST_ROWS = 5000
-#: Rows that a list shows in a row before it gives way to calls of Nova, and
-#: the time that they take.
-AT_ONCE, TAKES_S = 100, 0.01
+#: Rows that a list shows in a row before it gives way to calls of Nova, the
+#: time that they take, and the longest wait for it. Fewer rows wait less long:
+#: one would keep its caller waiting for the calls of all others.
+AT_ONCE, TAKES_S, AHEAD_S = 100, 0.01, 0.06
 NO_SCHEDULE = live.Schedule(0.0, ())
 #: States of which the counters of a coflow may know before the database.
 _COUNTED = (*states.LIVE_STATES, states.CoflowState.DONE)
@@ -131,8 +132,10 @@ class Coflows:
         debts = self._state.live.debts()
         found: list[wire.Coflow] = []
         while len(found) < len(coflows):
-            periodic.give_way(self.is_answering, TAKES_S)
             some = coflows[len(found):len(found) + AT_ONCE]
+            part = len(some) / AT_ONCE
+            periodic.give_way(self.is_answering, TAKES_S * part,
+                              AHEAD_S * part)
             hosts, elsewhere = db_groups.hosts_by_group(
                 session, {c.group_id for c in some if c.group_id})
             found += [self._show_one(

@@ -2,7 +2,9 @@
 
 """Coflows as the API shows and changes them, over a real database."""
 
+import itertools
 import json
+import types
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from tests.unit import plain
 from tests.unit import stored
 from tests.unit.state import test_live_state as known
 from virtco import exception
+from virtco import periodic
 from virtco.db import models
 from virtco.model import live
 from virtco.model import states
@@ -207,13 +210,29 @@ def test_a_list_gives_way_to_placements(bench, monkeypatch):
     stored.add(bench.database, *(
         stored.coflow('p-a', id=f'c{i}', position=i) for i in range(4)))
     monkeypatch.setattr(coflows, 'AT_ONCE', 2)
+    monkeypatch.setattr(coflows, 'AHEAD_S', 60.0)
     asked, placing = [], [False, True, False, False]
     bench.coflows._of.is_answering = lambda within_s: (
         asked.append(within_s), placing.pop(0))[1]
     assert [one['id'] for one in bench.coflows.find(SCHEDULE)] == [
         'c-p-a', 'c0', 'c1', 'c2', 'c3']
     # Before each of three parts, of which the second one waits.
-    assert asked == [coflows.TAKES_S] * 4
+    assert asked == [*[coflows.TAKES_S] * 3, coflows.TAKES_S / 2]
+
+
+def test_a_short_list_waits_for_placements_in_proportion(bench, monkeypatch):
+    bench.coflows._of.is_answering = lambda within_s: True
+    slept = []
+    now_s = itertools.count(0.0, 0.004)
+    monkeypatch.setattr(periodic, 'time', types.SimpleNamespace(
+        monotonic=lambda: next(now_s), sleep=slept.append))
+    for n_rows, n_waits in ((1, 0), (50, 7)):
+        slept.clear()
+        stored.add(bench.database, *(
+            stored.coflow('p-a', id=f'c{i}', position=i)
+            for i in range(n_rows - 1)))
+        assert len(bench.coflows.find(SCHEDULE)) == n_rows
+        assert len(slept) == n_waits
 
 
 @pytest.mark.parametrize(('text', 'expected'), [
