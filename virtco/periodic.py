@@ -6,6 +6,7 @@ from collections.abc import Callable
 import contextlib
 import heapq
 import logging
+import math
 import threading
 import time
 
@@ -49,6 +50,8 @@ class Turns:
         self._changed = threading.Condition()
         # A heap: time, name and turn of each work that is not under way.
         self._due: list[tuple[float, str, Callable[[], None]]] = []
+        # Time of the next turn of work that is under way.
+        self._early_s: dict[str, float] = {}
         self._last: dict[str, Callable[[], object]] = {}
         self._said: dict[str, str] = {}
         self._threads: set[threading.Thread] = set()
@@ -68,14 +71,31 @@ class Turns:
 
         def after(wait_s: float) -> None:
             with self._changed:
-                heapq.heappush(self._due,
-                               (time.monotonic() + wait_s, name, turn))
+                due_s = min(time.monotonic() + wait_s,
+                            self._early_s.pop(name, math.inf))
+                heapq.heappush(self._due, (due_s, name, turn))
                 if self._due[0][1] == name:
                     self._changed.notify()
 
         after(interval_s if first_s is None else first_s)
         if is_last:
             self._last[name] = work
+
+    def hasten(self, name: str, at_s: float) -> None:
+        """Have the next turn of work come at this time, unless it comes
+        earlier.
+
+        :param at_s: time on the monotonic clock.
+        """
+        with self._changed:
+            self._early_s[name] = at_s
+            for place, (due_s, other, turn) in enumerate(self._due):
+                if other == name:
+                    del self._early_s[name]
+                    self._due[place] = min(due_s, at_s), name, turn
+                    heapq.heapify(self._due)
+                    self._changed.notify()
+                    return
 
     def attempt(self, name: str, work: Callable[[], object]) -> None:
         """Call ``work`` once, and log an error."""

@@ -74,6 +74,37 @@ def test_a_first_turn_may_be_early_and_one_more_the_last():
     assert order == ['early', 'now', 'last'] and bench.n_turns == 0
 
 
+def test_a_turn_may_be_hastened():
+    bench, goes_on = Bench(60.0), threading.Event()
+    bench.turns.every(60.0, 'other', bench.turns.stop)
+    bench.turns.every(60.0, 'slow', lambda: goes_on.wait(60), first_s=0)
+    bench.turns.start()
+    bench.turns.hasten('work', 0.0)
+    wait_for(lambda: bench.n_turns == 1)
+    # One that is late already, and one that comes early enough.
+    bench.turns.hasten('work', time.monotonic() + 0.05)
+    bench.turns.hasten('work', time.monotonic() + 60.0)
+    wait_for(lambda: bench.n_turns == 2)
+    goes_on.set()
+    bench.turns.stop()
+
+
+def test_a_turn_after_the_one_under_way_may_be_hastened():
+    turns, n_begun = periodic.Turns(metrics.Metrics()), []
+    goes_on = threading.Event()
+    turns.every(60.0, 'slow', lambda: n_begun.append(1) or goes_on.wait(60),
+                first_s=0)
+    turns.start()
+    wait_for(lambda: n_begun)
+    turns.hasten('slow', 0.0)
+    goes_on.set()
+    wait_for(lambda: len(n_begun) == 2)
+    # Once.
+    wait_for(lambda: turns._due)
+    assert turns._due[0][0] > time.monotonic() + 30.0
+    turns.stop()
+
+
 def test_turns_that_hang_keep_nothing_else_waiting(bench):
     """Each has its thread meanwhile, and does not overlap itself."""
     goes_on, hanging = threading.Event(), []

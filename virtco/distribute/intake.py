@@ -27,9 +27,9 @@ MOST_OTHERS = 10_000
 GATHERED_S = 0.05
 #: Time that a few large reports take.
 TAKES_S = 0.05
-#: Epochs of a host whose last reports wait; edge modules begin a new one with
+#: Epochs of a host whose last reports wait; edge modules begin a new one after
 #: a boot.
-MOST_EPOCHS = 3
+MOST_EPOCHS = 16
 
 
 class Intake(threading.Thread):

@@ -94,8 +94,9 @@ class LiveState:
                     coflows: 'Iterable[models.Coflow]',
                     only: Set[str] | None = None,
                     anew: bool = False,
-                    ended: Set[str] = frozenset()) -> None:
-        """Load the living groups from the database.
+                    ended: Set[str] = frozenset()) -> bool:
+        """Load the living groups from the database; return whether senders
+        moved to other hosts.
 
         What is already tracked keeps its progress, which is newer here.
 
@@ -112,7 +113,7 @@ class LiveState:
                                           ended):
                 self._debts.end(gone.project_id, gone.coflow_id)
             self._progress.hinted(self._groups.coflows.keys() - before)
-            self._progress.moved_away(senders)
+            have_moved = self._progress.moved_away(senders)
             vms |= self._groups.vms_of(only)
             members_of = {vm: self._groups.vms[vm][2] for vm in vms
                           if vm in self._groups.vms}
@@ -123,6 +124,7 @@ class LiveState:
             self._progress.forget_owners()
             self._note_strangers(self._groups.hosts(running=True)
                                  - self._hosts.keys())
+            return have_moved
 
     def ended(self) -> Set[str]:
         """Return the ids of coflows whose end the database may lack."""
@@ -358,6 +360,14 @@ class LiveState:
         """Count coflows by pairs of VMs, as they have no classes."""
         with self._lock:
             self._progress.count_pairs(wanted)
+
+    def begins_anew(self, host: str, report: reports.Report) -> bool:
+        """Tell whether a report's counters do not go on from the last one's.
+        """
+        with self._lock:
+            state = self._hosts.get(host)
+            return state is not None and (
+                state.counters.epoch not in ('', report.epoch))
 
     def intake(self, host: str, report: reports.Report,
                now_s: float) -> bool:

@@ -239,16 +239,17 @@ class Progress:
                 and (groups is None or tracked.group_id in groups)}
 
     def moved_away(self, before: Mapping[
-            str, tuple[inflight.Tracked, Set[str]]]) -> None:
-        """Note the hosts that senders left.
+            str, tuple[inflight.Tracked, Set[str]]]) -> bool:
+        """Note the hosts that senders left; return whether there are any.
 
         :param before: senders that :meth:`senders` returned before.
         """
-        for coflow_id, (tracked, hosts) in before.items():
-            for host in (hosts & self._hosts.keys()
-                         - tracked.route.pairs.sources):
-                self._left[coflow_id, host] = (
-                    self._hosts[host].last_report or 0.0)
+        left = {(coflow_id, host): self._hosts[host].last_report or 0.0
+                for coflow_id, (tracked, hosts) in before.items()
+                for host in (hosts & self._hosts.keys()
+                             - tracked.route.pairs.sources)}
+        self._left |= left
+        return bool(left)
 
     def _find_missing(self, now_s: float) -> None:
         """Tell of hosts that died before they reported all bytes of a VM."""

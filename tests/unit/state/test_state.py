@@ -248,6 +248,37 @@ def test_what_is_counted_is_written_down(bench, monkeypatch):
     assert again.state.live.is_known('h0')
 
 
+def test_what_nobody_tells_again_is_written_soon(bench, monkeypatch):
+    """Counters of an epoch that is over, and of a host that senders left."""
+    bench.group()
+    bench.state.refresh()
+    soon = []
+    monkeypatch.setattr(bench.turns, 'hasten',
+                        lambda name, at_s: soon.append((name, at_s)))
+
+    def report(sent, epoch):
+        bench.state.report('h1', known.report(sent, epoch, 'c-p-a'))
+
+    bench.state.flush()
+    flushed_s = bench.state._flushed_s
+    for sent, epoch in ((5, 'a'), (10, 'a')):
+        report(sent, epoch)
+    bench.state.invalidate()
+    bench.state.refresh()
+    assert soon == []
+    report(1, 'b')
+    assert soon == [('flush', flushed_s + state.FLUSH_SOON_S)]
+
+    def move(session):
+        session.query(models.Member).filter_by(host='h1').update(
+            {'host': 'h9'})
+
+    bench.execute(move)
+    bench.state.invalidate()
+    bench.state.refresh()
+    assert soon == [('flush', flushed_s + state.FLUSH_SOON_S)] * 2
+
+
 def test_what_ended_is_told_until_it_is_written(bench):
     bench.group()
     bench.state.refresh()
