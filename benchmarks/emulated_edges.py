@@ -44,6 +44,8 @@ except ImportError:
 
 COFLOWS = [f'c{number}' for number in range(20)]
 ONE_SENDS_OF = 20
+#: So little that hardly any rate has to change.
+BYTES_PER_MS = 100
 AT_ONCE = 64
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.5, 30.0
 _GENERATION = re.compile(rb'"generation":(\d+)')
@@ -52,6 +54,10 @@ _GENERATION = re.compile(rb'"generation":(\d+)')
 def pack(kind: str, **fields: Any) -> bytes:
     """Encode a message as a frame."""
     return frames.frame(msgspec.json.encode({'type': kind, **fields}))
+
+
+def boot_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
 
 
 def counters(ids: Sequence[str], sent_bytes: int) -> list[dict[str, Any]]:
@@ -64,7 +70,8 @@ def counters(ids: Sequence[str], sent_bytes: int) -> list[dict[str, Any]]:
 
 
 def report(ids: Sequence[str] = ()) -> dict[str, Any]:
-    return {'boot_id': 'b', 'epoch': 'e', 'applied_generation': 1,
+    return {'boot_id': 'b', 'boot_ms': boot_ms(), 'epoch': 'e',
+            'applied_generation': 1,
             'link': {'dev': 'eth0', 'egress_bps': 1e10, 'ingress_bps': 1e10},
             'ports': [], 'coflows': counters(ids, 0),
             'pairs': [], 'uplink_sent_bytes': 0, 'default_sent_bytes': 0,
@@ -90,7 +97,7 @@ class Edge(asyncio.Protocol):
         self._epoch = 0
         self._host = host(number)
         self._coflows = coflows
-        self._sent_bytes = 0
+        self._began_ms = boot_ms()
         self._generation = 0
         self._spread_s = 0.0
         self._loop = asyncio.get_running_loop()
@@ -164,13 +171,13 @@ class Edge(asyncio.Protocol):
                                self._wait, transport)
 
     def _tell(self, transport: Any) -> None:
-        self._sent_bytes += 1_000_000
+        now_ms = boot_ms()
+        sent_bytes = BYTES_PER_MS * (now_ms - self._began_ms)
         if transport is self._transport:
-            transport.write(pack(
-                'delta', set={'uplink_sent_bytes': (
-                    len(self._coflows) * self._sent_bytes)},
-                rows={'coflows': {'set': counters(
-                    self._coflows, self._sent_bytes)}}))
+            transport.write(pack('delta', set={
+                'boot_ms': now_ms,
+                'uplink_sent_bytes': len(self._coflows) * sent_bytes,
+            }, rows={'coflows': {'set': counters(self._coflows, sent_bytes)}}))
             self._loop.call_later(1.0, self._tell, transport)
 
 
