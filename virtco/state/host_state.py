@@ -35,6 +35,8 @@ OVERTAKEN_MS = 3_600_000
 #: Reports of a host by which all is decided at once, in the long run and in a
 #: row: coflows begin and end there, and it may say whatever it likes.
 HURRIES_PER_S, MOST_HURRIES = 2.0, 20
+#: Edge modules look at their counters each second by default.
+LOOKS_S = 2.0
 _MAC = re.compile(r'[0-9a-f]{2}(:[0-9a-f]{2}){5}')
 _OTHERS = 'background_bps', 'unshaped_bps', 'received_bps'
 
@@ -62,11 +64,13 @@ class Taken(NamedTuple):
 
     :ivar since_s: time at which the counters of the report before were read;
         now, where they began at 0.
+    :ivar lasts_s: time between the two, 0 where they began at 0.
     :ivar new_flood: whether it sends much unmanaged traffic to VMs that it did
         not send to before.
     """
 
     since_s: float
+    lasts_s: float
     new_ports: bool
     new_link: bool
     new_flood: bool
@@ -102,6 +106,8 @@ class HostState:
         self.unmanaged: edge_policy.Unmanaged | None = None
         self.macs = byte_counters.NOTHING
         self.vm_of: Mapping[str, str] = {}
+        # Its own time of the last sign of life, where that was a report.
+        self._told_ms: int | None = None
         self._hurried_s = -math.inf
         self._loaded: int | None = None
 
@@ -156,20 +162,35 @@ class HostState:
         last_s = self.last_report
         since_s = (last_s if last_s is not None
                    and self.counters.epoch == report.epoch else now_s)
-        elapsed_s = now_s - since_s
+        lasts_s = self._lasts_s(report, now_s - since_s)
         new_ports = self.report.ports != report.ports
         new_link = last_s is None or self.report.link != report.link
         step = self.counters.update(report, step)
         vms, self.report, self.last_report = self.vms, report, now_s
+        self._told_ms = report.boot_ms
         if new_ports or new_link:
             self.learn_ports()
         self.new_vms = self.vms - vms or byte_counters.NOTHING
         self.deltas = step.deltas
-        if elapsed_s > 0:
-            self.observe(step.deltas, elapsed_s, step.others_bytes, now_s)
-        new_flood = self.towards.update(report, self.unmanaged, elapsed_s,
+        if lasts_s > 0:
+            self.observe(step.deltas, lasts_s, step.others_bytes, now_s)
+        new_flood = self.towards.update(report, self.unmanaged, lasts_s,
                                         now_s)
-        return Taken(since_s, new_ports, new_link, new_flood, step.deltas)
+        return Taken(since_s, lasts_s, new_ports, new_link, new_flood,
+                     step.deltas)
+
+    def _lasts_s(self, report: reports.Report, elapsed_s: float) -> float:
+        """Return the time that a report is about, by the host's own clock if
+        it tells that: some reports take longer to come than others, and rates
+        that change for this alone make new policies.
+
+        :param elapsed_s: time since the last sign of life.
+        """
+        if (elapsed_s <= 0 or self._told_ms is None or report.boot_ms is None
+                or report.boot_id != self.report.boot_id):
+            return elapsed_s
+        own_s = units.ms_to_s(report.boot_ms - self._told_ms)
+        return own_s if own_s > 0 else elapsed_s
 
     def observe(self, deltas: Iterable[byte_counters.Delta], elapsed_s: float,
                 others_bytes: Sequence[float], now_s: float) -> None:
@@ -190,14 +211,19 @@ class HostState:
         self.observed = kept
 
     def heard(self, now_s: float) -> None:
-        """Record that the host sent no bytes since its last report."""
+        """Record that the host sent no bytes since its last report, unless
+        that is recent: a sign of life is no look at the counters.
+        """
         if self.last_report is None:
             return
         elapsed_s = now_s - self.last_report
+        if self.deltas and elapsed_s < LOOKS_S:
+            return
         if elapsed_s > 0 and (self.observed or any(
                 average.value for average in self.others)):
             self.observe((), elapsed_s, (0.0,) * len(_OTHERS), now_s)
         self.last_report = now_s
+        self._told_ms = None
 
     def view(self, capacity: uplink_rates.Capacity) -> View:
         return View(self.host, capacity, self.last_report, self.report,

@@ -400,8 +400,7 @@ class LiveState:
                 self._reporters.update(host, state.macs)
                 self._progress.refuse_addresses(
                     state, self._reporters.shared(host))
-            is_urgent = self._progress.take(state, taken.deltas,
-                                            taken.since_s, now_s)
+            is_urgent = self._progress.take(state, taken, now_s)
             return (is_urgent or taken.new_ports or taken.new_link
                     or taken.new_flood) and state.may_hurry(now_s)
 

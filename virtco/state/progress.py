@@ -109,8 +109,7 @@ class Progress:
                                      self.endings)
 
     def take(self, state: host_state.HostState,
-             deltas: list[byte_counters.Delta], since_s: float, now_s: float
-             ) -> bool:
+             taken: host_state.Taken, now_s: float) -> bool:
         """Credit the host's last report; return whether it is urgent.
 
         It is urgent when a coflow starts or may have ended.
@@ -119,13 +118,13 @@ class Progress:
         state.counters.tidy(self.may_return)
         sent: dict[str, dict[str | None, float]] = (
             collections.defaultdict(dict))
-        for coflow_id, dst_host, wire_bytes in deltas:
+        since_s, lasts_s = taken.since_s, max(taken.lasts_s, LEAST_S)
+        for coflow_id, dst_host, wire_bytes in taken.deltas:
             if coflow_id not in strange:
                 sent[coflow_id][dst_host] = (
-                    wire_bytes * units.BITS_PER_BYTE
-                    / max(now_s - since_s, LEAST_S))
+                    wire_bytes * units.BITS_PER_BYTE / lasts_s)
         urgent = self._take_backlogs(state, strange, sent)
-        for delta in deltas:
+        for delta in taken.deltas:
             if delta.coflow_id in strange:
                 continue
             urgent |= self._credit(state.host, delta, since_s, now_s)

@@ -75,6 +75,36 @@ def test_rates_are_of_the_time_between_reports(host):
     assert host.observed == {}
 
 
+@pytest.mark.parametrize(('values', 'lasts_s'), [
+    ({'boot_ms': 7000}, 2.0), ({'boot_ms': 7000, 'boot_id': 'c'}, 4.0),
+    ({'boot_ms': 5000}, 4.0), ({}, 4.0)])
+def test_rates_are_of_the_time_by_the_hosts_clock(host, values, lasts_s):
+    """Where it tells: a report may wait on its way."""
+    host.take(report(100, 150, boot_id='b', boot_ms=5000), 10.0)
+    taken = host.take(report(300, 350, **{'boot_id': 'b', **values}), 14.0)
+    assert (taken.since_s, taken.lasts_s) == (10.0, lasts_s)
+    assert host.observed['c'].value == 200 / lasts_s * 8
+
+
+def test_a_sign_of_life_has_no_time_of_the_host(host):
+    """Nothing was sent before it."""
+    host.take(report(100, 150, boot_id='b', boot_ms=5000), 10.0)
+    host.heard(39.0)
+    taken = host.take(report(300, 350, boot_id='b', boot_ms=35_000), 40.0)
+    assert taken.lasts_s == 1.0
+
+
+def test_a_sign_of_life_after_a_report_with_bytes_is_no_look(host):
+    host.take(report(100, 150, boot_id='b', boot_ms=5000), 10.0)
+    host.take(report(200, 250, boot_id='b', boot_ms=6000), 11.0)
+    host.heard(11.9)
+    taken = host.take(report(300, 350, boot_id='b', boot_ms=7000), 12.0)
+    assert (taken.since_s, taken.lasts_s) == (11.0, 1.0)
+    assert host.observed['c'].value == 100 * 8
+    host.heard(14.0)
+    assert host.last_report == 14.0 and host.observed['c'].value < 400
+
+
 def test_counters_that_begin_anew_are_of_no_time(host):
     host.take(report(100, 150), 10.0)
     taken = host.take(report(100, 150, 'f', egress_bps=2e9), 14.0)
@@ -108,21 +138,21 @@ def test_a_heartbeat_counts_nothing(host):
     host.heard(5.0)
     assert host.last_report is None
     host.take(report(100, 150), 10.0)
-    host.heard(11.0)
-    assert host.last_report == 11.0 and host.observed == {}
-    host.take(report(200, 950), 12.0)
+    host.heard(13.0)
+    assert host.last_report == 13.0 and host.observed == {}
+    host.take(report(200, 950), 14.0)
     before = host.background.value
-    host.heard(12.0)
+    host.heard(14.0)
     assert host.background.value == before
-    host.heard(17.0)
+    host.heard(19.0)
     assert host.background.value == pytest.approx(before / 2)
     assert host.observed['c'].value == pytest.approx(800 / 2 ** 5)
-    assert host.last_report == 17.0
+    assert host.last_report == 19.0
     # Background alone falls, too.
     host.observed = {}
-    host.heard(22.0)
+    host.heard(24.0)
     assert host.background.value == pytest.approx(before / 4)
-    host.heard(22.5)
+    host.heard(24.5)
     assert host.background.value == pytest.approx(before / 4 * 0.5 ** 0.1)
 
 
