@@ -152,8 +152,8 @@ def test_a_heartbeat_counts_nothing(host):
     host.observed = {}
     host.heard(24.0)
     assert host.background.value == pytest.approx(before / 4)
-    host.heard(24.5)
-    assert host.background.value == pytest.approx(before / 4 * 0.5 ** 0.1)
+    host.heard(26.5)
+    assert host.background.value == pytest.approx(before / 4 * 0.5 ** 0.5)
 
 
 class Row:
