@@ -272,15 +272,32 @@ class Tracked:
         :param shares: shares of the flows of the present route.
         """
         flows = self.route.flows(host, dst_host)
+        former = [some for route in self.former
+                  if len(some := route.flows(host, dst_host))]
         if not self.model.is_estimated:
-            for some in (flows, *[route.flows(host, dst_host)
-                                  for route in self.former]):
+            if not (former or len(flows)):
+                former = [self._flows_before_takeover(host, dst_host)]
+            for some in (flows, *former):
                 new_bytes -= self.counting.fill(some, new_bytes)
-        elif not len(flows):
-            flows = next((some for route in self.former if len(
-                some := route.flows(host, dst_host))), flows)
+        elif former and not len(flows):
+            flows = former[0]
         if new_bytes > 0:
             self.counting.credit(flows, new_bytes, shares)
+
+    def _flows_before_takeover(self, host: str, dst_host: str | None
+                               ) -> np.ndarray:
+        """Return the flows that may have gone this way before another process
+        led: former routes are in its memory alone, but a host without VMs is
+        heard only if it had some then.
+        """
+        if host not in self.hosts:
+            found = [self.route.flows(*pair) for pair in self.route.pairs
+                     if pair[1] == dst_host]
+            return np.concatenate(found) if found else self.route.crossing
+        if dst_host is None or dst_host in self.hosts:
+            return routes.NO_FLOWS
+        return next((some for route in (self.route, *self.former) if len(
+            some := route.flows(host, None))), routes.NO_FLOWS)
 
     def credited(self, new_bytes: float, since_s: float, now_s: float,
                  rules: endings.Rules) -> None:

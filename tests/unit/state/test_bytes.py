@@ -2,6 +2,7 @@
 
 """The ledger of bytes: each is credited once, whoever reports it when."""
 
+import itertools
 import types
 
 from hypothesis import given
@@ -46,6 +47,30 @@ def test_what_the_old_host_reports_after_a_migration_is_credited():
         state.intake('h0', late, at_s)
         assert credited(state) == 1000
     assert state.take_unsaved().findings == ()
+
+
+@pytest.mark.parametrize(('now', 'told', 'expected'), [
+    (('h3', 'h1', 'h2'), {'h1': 900}, [900, 0, 0]),
+    (('h3', 'h1', 'h2'), {'h1': 400, 'h2': 50}, [400, 25, 25]),
+    # The receiver moved, and both.
+    (('h0', 'h9', 'h2'), {'h1': 900}, [587.5, 312.5, 0]),
+    (('h3', 'h9', 'h2'), {'h1': 430}, [406.9, 11.5, 11.5]),
+    (('h0', 'h1', 'h2'), {'h1': 1900}, [1000, 0, 0])])
+def test_late_bytes_are_credited_after_a_takeover_too(now, told, expected):
+    """Where a VM was before is not known any more, but that it was there."""
+    state = lives()
+    state.intake('h0', known.report(destinations={'h1': 400}), 1.0)
+    place(state, now)
+    unsaved = state.take_unsaved()
+    later = live_state.LiveState()
+    place(later, now, unsaved.coflows[0]['progress'], True)
+    later.load_hosts([types.SimpleNamespace(**host_state.encoded(row))
+                      for row in unsaved.hosts])
+    for at_s in (2.0, 2.1):
+        later.intake('h0', known.report(destinations=told), at_s)
+        assert known.sent(later) == pytest.approx(expected, abs=1)
+        assert credited(later) == pytest.approx(min(1000, sum(told.values())))
+    assert later.take_unsaved().findings == ()
 
 
 @pytest.mark.parametrize('is_dead', [True, False])
@@ -101,13 +126,22 @@ def test_who_left_before_it_sent_is_not_missed():
     st.integers(0, 2), st.integers(1, 2), st.integers(1, 90),
     st.integers(0, 4), st.booleans(), st.booleans()), max_size=25))
 def test_credited_is_what_was_sent(steps):
-    """Row, destination, bytes, and what comes in between: row 0 moves, an
+    """Row, destination, bytes, and what comes in between: a VM moves, an
     edge begins anew, a report is lost, doubled or comes once more after
-    later ones, another process leads.
+    later ones, another process leads, perhaps before all was written.
     """
     hosts = ['h0', 'h1', 'h2']
     state, sent, totals, epochs, now_s = lives(hosts), 0, {}, {}, 1.0
+    names = itertools.count(5)
     reported, saved, counted = [], {}, '[]'
+
+    def write():
+        nonlocal counted
+        unsaved = state.take_unsaved()
+        for row in unsaved.coflows:
+            counted = row['progress']
+        saved.update((row['host'], host_state.encoded(row))
+                     for row in unsaved.hosts)
 
     def report(host, twice=True):
         found = msgspec.structs.replace(known.report(
@@ -118,6 +152,14 @@ def test_credited_is_what_was_sent(steps):
         for at_s in (now_s, now_s + 0.1)[:1 + twice]:
             state.intake(host, found, at_s)
 
+    def begin(rows):
+        """A class is reported before it sends."""
+        place(state, hosts)
+        for row in rows:
+            report(hosts[row])
+        write()
+
+    begin(range(3))
     for row, target, size, event, is_late, twice in steps:
         now_s += 0.5
         target = max(target, row + 1)
@@ -129,21 +171,17 @@ def test_credited_is_what_was_sent(steps):
             if not is_late:
                 report(host, twice)
         if event == 1:
-            hosts[0] = f'h{len(totals) + 5}'
-            place(state, hosts)
+            hosts[row] = f'h{next(names)}'
+            begin([row])
         elif event == 2:
             report(hosts[row])
             totals[hosts[row]] = {}
             epochs[hosts[row]] = epochs.get(hosts[row], 0) + 1
+            write()
         elif event == 3:
-            for host in totals:
-                report(host)
-            unsaved = state.take_unsaved()
+            if twice:
+                write()
             state = live_state.LiveState()
-            for row in unsaved.coflows:
-                counted = row['progress']
-            saved |= {row['host']: host_state.encoded(row)
-                      for row in unsaved.hosts}
             place(state, hosts, counted, True)
             state.load_hosts([types.SimpleNamespace(**columns)
                               for columns in saved.values()])
