@@ -20,6 +20,7 @@ from oslo_log import log as logging
 from ovs.db import idl as ovs_idl
 from ovsdbapp.backend.ovs_idl import connection
 from ovsdbapp.backend.ovs_idl import idlutils
+from ovsdbapp.backend.ovs_idl import transaction as transactions
 from ovsdbapp.schema.open_vswitch import impl_idl
 
 from edge_module.classify import classified as classify
@@ -63,6 +64,16 @@ class _Api(impl_idl.OvsdbIdl):
     """
 
     ovsdb_connection: Any = None  # hides the property of the library
+
+    def create_transaction(self, check_error: bool = False,
+                           log_errors: bool = True, **_: Any
+                           ) -> transactions.Transaction:
+        """Make one that does not wait until ovs-vswitchd has followed: the
+        replica has no row of that.
+        """
+        return transactions.Transaction(self, self.ovsdb_connection,
+                                        check_error=check_error,
+                                        log_errors=log_errors)
 
 
 class OvsDb(base.PortSource):

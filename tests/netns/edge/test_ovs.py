@@ -255,6 +255,7 @@ def test_cleared_qos_is_made_again_at_once(site):
     _restart_vswitchd(switch)
     assert '7000:11' in edge.tc()
     assert edge.log().count('is shaped by htb') == 1
+    assert 'ERROR' not in edge.log()
 
 
 def test_tree_that_vswitchd_took_is_made_again_at_once(site):
