@@ -70,6 +70,7 @@ CALLED_BY_OTHERS = {
     'virtco/wire/health.py:METRICS': 'virtco.wire.operations',
     'virtco/wire/placement.py:RELEASE': 'virtco.wire.operations',
     'virtco/watcher/*.py:*': 'Watcher, of a goal and a strategy',
+    'edge_module/ports/ovsdb.py:create_transaction': 'ovsdbapp, of an API',
     'lab/virtco_lab/cmd/arguments.py:parse_known_args': 'argparse',
     'lab/virtco_lab/cloud/driver.py:*': 'Nova, of its virt drivers',
     'lab/virtco_lab/cloud/mechanism.py:*': 'Neutron, of its drivers',
