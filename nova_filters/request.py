@@ -151,7 +151,7 @@ def _demand(spec: Any) -> dict[str, float]:
     disk_gb = (0 if volume_backed else flavor.root_gb) + (
         flavor.ephemeral_gb or 0)
     return {'vcpus': flavor.vcpus, 'memory_mb': flavor.memory_mb,
-            'disk_gb': disk_gb + (flavor.swap or 0) / 1024}
+            'disk_gb': disk_gb + units.swap_gb(flavor.swap or 0)}
 
 
 def _free(state: Any) -> dict[str, float]:

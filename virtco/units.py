@@ -105,6 +105,13 @@ def bps_to_bytes_per_s(rate_bps: float) -> float:
     return rate_bps / BITS_PER_BYTE
 
 
+def swap_gb(swap_mb: float) -> int:
+    """Convert a flavor's MB of swap to the GB of disk that placement claims
+    for it, whole ones.
+    """
+    return math.ceil(swap_mb / 1024)
+
+
 def ms_to_s(time_ms: float) -> float:
     """Convert milliseconds to seconds."""
     return time_ms / 1e3

@@ -20,6 +20,7 @@ import msgspec
 
 from virtco import decoding
 from virtco import exception
+from virtco import units
 from virtco.wire import fields
 
 
@@ -213,7 +214,7 @@ def _flavor(data: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
             # A volume-backed server has no image and no root disk on its host.
             'disk_gb': (flavor['root_gb'] if data.get('image_uuid', True)
                         else 0) + flavor['ephemeral_gb']
-            + flavor.get('swap', 0) / 1024})
+            + units.swap_gb(flavor.get('swap', 0))})
     except (ArithmeticError, KeyError, TypeError, exception.Invalid):
         return ()
     return tuple(msgspec.structs.asdict(found).items())

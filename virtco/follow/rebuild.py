@@ -85,7 +85,7 @@ def read(body: dict[str, Any]) -> Server:
         (float(flavor['vcpus']), float(flavor['ram']),
          # A volume-backed server has no image and no root disk on its host.
          (float(flavor['disk']) if body.get('image') else 0.0)
-         + flavor['ephemeral'] + flavor['swap'] / 1024),
+         + flavor['ephemeral'] + units.swap_gb(flavor['swap'])),
         units.vif_caps(flavor.get('extra_specs')),
         body.get('scheduler_hints') or {}, body.get('metadata') or {},
         nova.fixed_ips(body))

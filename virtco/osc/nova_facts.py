@@ -14,6 +14,7 @@ import msgspec
 
 from virtco import decoding
 from virtco import exception
+from virtco import units
 from virtco.topology import nova_topology as nova
 from virtco.wire import fields
 
@@ -66,7 +67,8 @@ def flavor(session: ks_session.Session | None, name: str
                     'memory_mb': float(one['ram']),
                     'disk_gb': float(one['disk']) + float(
                         one.get('OS-FLV-EXT-DATA:ephemeral') or 0)
-                    + float(one.get('swap') or 0) / 1024}
+                    + units.swap_gb(
+                        float(one.get('swap') or 0))}
     raise exception.NotFound(what='Flavor', id=name)
 
 

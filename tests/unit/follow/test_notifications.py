@@ -48,7 +48,7 @@ def test_the_flavor_comes_along():
     ({'image_uuid': None}, 7), ({}, 17)])
 def test_disk_is_what_nova_claims(image, disk_gb):
     flavor = {'nova_object.data': FLAVOR['nova_object.data']
-              | {'swap': 2 * 1024}}
+              | {'swap': 2 * 1024 - 1}}
     change = notifications.change_of('instance.create.end',
                                      instance(flavor=flavor, **image))
     assert dict(change.flavor)['disk_gb'] == disk_gb

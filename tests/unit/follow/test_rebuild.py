@@ -29,7 +29,7 @@ def body(number, name='a', tm=RING, status='ACTIVE', hints=None, **changes):
         'OS-EXT-SRV-ATTR:launch_index': number,
         'OS-EXT-SRV-ATTR:reservation_id': 'r',
         'flavor': {'vcpus': 1, 'ram': 512, 'disk': 2, 'ephemeral': 1,
-                   'swap': 1024},
+                   'swap': 1023},
         'metadata': {}, 'scheduler_hints': ({
             'virtco:coflow': [name]} | ({'virtco:tm': [tm]} if tm else {})
             | (hints or {})) if name else {}} | changes

@@ -283,6 +283,15 @@ def test_what_a_request_does_not_say():
         'free'] == {'vcpus': 5, 'memory_mb': 100, 'disk_gb': 190}
 
 
+@pytest.mark.parametrize(('swap', 'disk_gb'), [
+    (0, 15), (1, 16), (1024, 16), (1025, 17)])
+def test_placement_claims_whole_gigabytes_of_swap(swap, disk_gb):
+    spec = make_spec()
+    spec.flavor.swap = swap
+    assert request.build(spec, [], {}, {}, None)['flavor'][
+        'disk_gb'] == disk_gb
+
+
 def test_a_request_without_an_id_is_that_of_its_server():
     for context in (Object(), Object(request_id=None)):
         assert request.request_id(make_spec(_context=context)) == 'i-1'

@@ -25,7 +25,7 @@ ANSWERS = {
         'resource_providers': [{'uuid': 'u', 'name': 'h2'}]},
     '/flavors/detail?is_public=None': {'flavors': [
         {'id': '7', 'name': 'm', 'vcpus': 2, 'ram': 4096, 'disk': 10,
-         'OS-FLV-EXT-DATA:ephemeral': 5, 'swap': 1024}],
+         'OS-FLV-EXT-DATA:ephemeral': 5, 'swap': 1023}],
         'flavors_links': [{'rel': 'next', 'href': '…'}]},
     '/flavors/detail?is_public=None&marker=7': {'flavors': [
         {'id': '8', 'name': '9', 'vcpus': 3, 'ram': 1, 'disk': 0},
