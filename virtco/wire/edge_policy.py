@@ -9,6 +9,7 @@ The controller encodes it as it is, the edge module reads it
 from collections.abc import Iterable
 from collections.abc import Iterator
 import dataclasses
+import functools
 import ipaddress
 from typing import Annotated
 from typing import Any
@@ -245,15 +246,26 @@ def _shortened(pairs: Iterable[_Pair], field: str) -> Iterator[_Pair]:
         for name in ('src_ip', 'dst_ip'):
             text = getattr(pair, name)
             try:
-                ends[name] = ipaddress.ip_address(text)
+                ends[name] = _address(text)
             except ValueError:
                 _refuse(f'{field}[{position}].{name}', text,
                         'an IPv4 or IPv6 address')
-        if ends['src_ip'].version != ends['dst_ip'].version:
+        (src_version, src_ip), (dst_version, dst_ip) = ends.values()
+        if src_version != dst_version:
             _refuse(f'{field}[{position}].dst_ip', pair.dst_ip,
                     'an address of the IP version of src_ip')
-        yield dataclasses.replace(pair, src_ip=str(ends['src_ip']),
-                                  dst_ip=str(ends['dst_ip']))
+        yield (pair if (src_ip, dst_ip) == (pair.src_ip, pair.dst_ip)
+               else dataclasses.replace(pair, src_ip=src_ip, dst_ip=dst_ip))
+
+
+@functools.lru_cache(16_384)
+def _address(text: str) -> tuple[int, str]:
+    """Return the IP version of an address, and its shortest form.
+
+    Each policy of a host has the same addresses.
+    """
+    found = ipaddress.ip_address(text)
+    return found.version, str(found)
 
 
 def _unused(used: set[int], minor: int, field: str) -> None:
