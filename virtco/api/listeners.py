@@ -146,6 +146,17 @@ def count_pieces() -> token_bucket.Buckets:
     return token_bucket.Buckets(PIECES_PER_S, PIECES_BURST)
 
 
+class Task(task.WSGITask):  # type: ignore[misc]
+    """A request. A refused one of too many ends its connection: all that the
+    client sent after it, without waiting, would cost as much again.
+    """
+
+    def build_response_header(self) -> bytes:
+        if self.status.startswith('429'):
+            self.set_close_on_finish()
+        return bytes(super().build_response_header())
+
+
 class Channel(channel.HTTPChannel):  # type: ignore[misc]
     """A connection of waitress; one address has a limited number, and those
     of one port take none of another's.
@@ -154,6 +165,7 @@ class Channel(channel.HTTPChannel):  # type: ignore[misc]
     :param pieces: counts the small pieces of each address.
     """
 
+    task_class = Task
     last_activity: float
 
     def __init__(self, most: int, pieces: token_bucket.Buckets, server: Any,

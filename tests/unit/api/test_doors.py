@@ -2,6 +2,7 @@
 
 """What is served on which port, and while the API is still being loaded."""
 
+import contextlib
 import functools
 import io
 import json
@@ -248,3 +249,40 @@ def test_who_reads_no_answers_is_let_go(n_requests, silence_s, monkeypatch):
             lambda: not server.task_dispatcher.active_count, 'a thread')
     server.close()
     server.task_dispatcher.shutdown()
+
+
+@pytest.mark.parametrize('status, n_asked', [
+    ('200 OK', 3), ('429 Too Many Requests', 1)])
+def test_who_asks_too_often_is_not_read_on(status, n_asked):
+    """Else each request that was sent after it would be refused, too."""
+    asked = []
+
+    def count(environ, start_response):
+        asked.append(environ['PATH_INFO'])
+        start_response(status, [('Content-Length', '2')])
+        return [b'{}']
+
+    channels = {}
+    server = waitress.create_server(count, channels, listen='127.0.0.1:0',
+                                    threads=1, asyncore_use_poll=True)
+    server.channel_class = functools.partial(
+        listeners.Channel, 10, listeners.count_pieces())
+    with socket.create_connection(server.socket.getsockname()) as client:
+        client.sendall(b'GET / HTTP/1.1\r\nHost: x\r\n\r\n' * 2 + b'GET / '
+                       b'HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n')
+        client.setblocking(False)
+        answers = b''
+
+        def is_over():
+            nonlocal answers
+            wasyncore.loop(0.01, True, channels, 1)
+            with contextlib.suppress(BlockingIOError):
+                data = client.recv(1 << 16)
+                answers += data
+                return not data
+
+        patience.wait_for(is_over, 'the end of the connection')
+    server.close()
+    server.task_dispatcher.shutdown()
+    assert len(asked) == answers.count(status.encode()) == n_asked
+    assert answers.count(b'Connection: close') == 1
