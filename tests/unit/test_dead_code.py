@@ -37,6 +37,8 @@ CALLED_BY_OTHERS = {
     'virtco/api/listeners.py:readable': 'waitress, of a connection',
     'virtco/api/listeners.py:received': 'waitress, of a connection',
     'virtco/api/listeners.py:writable': 'waitress, of a connection',
+    'virtco/api/listeners.py:task_class': 'waitress, of a connection',
+    'virtco/api/listeners.py:build_response_header': 'waitress, of a request',
     'virtco/api/handlers/*.py:*': 'virtco.api.routes, by the operation',
     'virtco/configuration.py:formatMessage': 'logging, of a formatter',
     'virtco/conf/*.py:OPTS': 'virtco.conf.opts, of each module beside it',
