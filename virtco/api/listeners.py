@@ -147,11 +147,13 @@ def count_pieces() -> token_bucket.Buckets:
 
 
 class Task(task.WSGITask):  # type: ignore[misc]
-    """A request. A refused one of too many ends its connection: all that the
-    client sent after it, without waiting, would cost as much again.
-    """
+    """A request, and its answer."""
 
     def build_response_header(self) -> bytes:
+        """Build the head of the answer. One of too many requests ends the
+        connection: what the client sent without waiting would cost as much
+        again.
+        """
         if self.status.startswith('429'):
             self.set_close_on_finish()
         return bytes(super().build_response_header())
