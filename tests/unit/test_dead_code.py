@@ -37,6 +37,7 @@ CALLED_BY_OTHERS = {
     'virtco/api/listeners.py:readable': 'waitress, of a connection',
     'virtco/api/listeners.py:received': 'waitress, of a connection',
     'virtco/api/listeners.py:writable': 'waitress, of a connection',
+    'virtco/api/listeners.py:parser_class': 'waitress, of a connection',
     'virtco/api/listeners.py:task_class': 'waitress, of a connection',
     'virtco/api/listeners.py:build_response_header': 'waitress, of a request',
     'virtco/api/handlers/*.py:*': 'virtco.api.routes, by the operation',

@@ -19,7 +19,9 @@ from typing import Any
 import msgspec
 from oslo_config import cfg
 from waitress import channel
+from waitress import parser
 from waitress import task
+from waitress import utilities
 
 from virtco.distribute import token_bucket
 from virtco.wire import error
@@ -56,6 +58,9 @@ MAX_HEADER_BYTES = 32 * 1024
 #: each request may have: one takes 50 us. For each address the controller
 #: reads further pieces at this rate in the long run, and this number at once.
 SMALL_BYTES, FEW_PIECES, PIECES_PER_S, PIECES_BURST = 1024, 8, 500, 1000
+#: Requests that a client may send before the first one is answered. Reading
+#: 160 of them, as come in one piece, takes 8 ms.
+MOST_WAITING = 8
 #: Time after which a connection is closed that sent half a request, however
 #: slowly, or none, or reads no answer.
 SILENCE_S = 60
@@ -146,6 +151,16 @@ def count_pieces() -> token_bucket.Buckets:
     return token_bucket.Buckets(PIECES_PER_S, PIECES_BURST)
 
 
+class Unread(parser.HTTPRequestParser):  # type: ignore[misc]
+    """A request that is not read, as too many wait before it."""
+
+    def received(self, data: bytes) -> int:
+        """Drop the bytes; the answer ends the connection."""
+        self.error = utilities.BadRequest('more requests than answers')
+        self.completed = True
+        return len(data)
+
+
 class Task(task.WSGITask):  # type: ignore[misc]
     """A request, and its answer."""
 
@@ -183,6 +198,11 @@ class Channel(channel.HTTPChannel):  # type: ignore[misc]
                 or sum(other.server is server for other in others)
                 > MAX_CONNECTIONS):
             self.handle_close()
+
+    def parser_class(self, adj: Any) -> Any:
+        """Make the parser of the next request."""
+        return (Unread if len(self.requests) >= MOST_WAITING
+                else parser.HTTPRequestParser)(adj)
 
     def received(self, data: bytes) -> bool:
         """Take bytes. Those of a request that has begun do not count as
@@ -245,7 +265,9 @@ class Dispatcher(task.ThreadedTaskDispatcher):  # type: ignore[misc]
         is_busy = n_busy >= n_threads
         if is_busy and n_threads < self._most:
             self.set_thread_count(n_threads + 1)
-        elif is_busy and task.requests[0].path in _MONITORING:
+        # A request that is no HTTP has no path.
+        elif is_busy and getattr(task.requests[0], 'path',
+                                 '') in _MONITORING:
             self._monitoring.set_thread_count(len(_MONITORING))
             self._monitoring.add_task(task)
             return

@@ -68,6 +68,18 @@ def test_idle_threads_end_one_by_one():
     found.shutdown()
 
 
+def test_a_request_without_a_path_waits_like_others():
+    """Of what is no HTTP waitress knows no path."""
+    found = listeners.Dispatcher(1)
+    first, garbage = Task(), Task()
+    garbage.requests = [types.SimpleNamespace()]
+    for one in (first, garbage):
+        found.add_task(one)
+        one.may_end.set()
+    assert garbage.began.wait(60)
+    found.shutdown()
+
+
 def test_monitoring_waits_for_nobody():
     """All threads wait for a database that hangs, and more requests do."""
     found = listeners.Dispatcher(2)

@@ -251,9 +251,10 @@ def test_who_reads_no_answers_is_let_go(n_requests, silence_s, monkeypatch):
     server.task_dispatcher.shutdown()
 
 
-@pytest.mark.parametrize('status, n_asked', [
-    ('200 OK', 3), ('429 Too Many Requests', 1)])
-def test_who_asks_too_often_is_not_read_on(status, n_asked):
+@pytest.mark.parametrize('status, n_sent, n_asked', [
+    ('200 OK', 3, 3), ('429 Too Many Requests', 3, 1),
+    ('200 OK', listeners.MOST_WAITING + 2, listeners.MOST_WAITING)])
+def test_who_asks_too_often_is_not_read_on(status, n_sent, n_asked):
     """Else each request that was sent after it would be refused, too."""
     asked = []
 
@@ -268,8 +269,9 @@ def test_who_asks_too_often_is_not_read_on(status, n_asked):
     server.channel_class = functools.partial(
         listeners.Channel, 10, listeners.count_pieces())
     with socket.create_connection(server.socket.getsockname()) as client:
-        client.sendall(b'GET / HTTP/1.1\r\nHost: x\r\n\r\n' * 2 + b'GET / '
-                       b'HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n')
+        one = b'GET / HTTP/1.1\r\nHost: x\r\n'
+        client.sendall((one + b'\r\n') * (n_sent - 1)
+                       + one + b'Connection: close\r\n\r\n')
         client.setblocking(False)
         answers = b''
 
@@ -285,4 +287,5 @@ def test_who_asks_too_often_is_not_read_on(status, n_asked):
     server.close()
     server.task_dispatcher.shutdown()
     assert len(asked) == answers.count(status.encode()) == n_asked
+    assert answers.count(b'400 Bad Request') == (n_sent > 3)
     assert answers.count(b'Connection: close') == 1
