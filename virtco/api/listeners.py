@@ -58,8 +58,8 @@ MAX_HEADER_BYTES = 32 * 1024
 #: each request may have: one takes 50 us. For each address the controller
 #: reads further pieces at this rate in the long run, and this number at once.
 SMALL_BYTES, FEW_PIECES, PIECES_PER_S, PIECES_BURST = 1024, 8, 500, 1000
-#: Requests that a client may send before the first one is answered. Reading
-#: 160 of them, as come in one piece, takes 8 ms.
+#: Requests that a client may send before the first one is answered. 180 come
+#: in one piece: 2 ms to read, and much more to answer one after another.
 MOST_WAITING = 8
 #: Time after which a connection is closed that sent half a request, however
 #: slowly, or none, or reads no answer.
