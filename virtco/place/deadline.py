@@ -112,14 +112,16 @@ class Pace:
 
     def needs_interpreter(self, within_s: float) -> bool:
         """Tell whether a placement does more than solve, or is expected to
-        within so many seconds: only the solver lets others compute.
+        within so many seconds: only the solver lets others compute. One that
+        nobody waits for may hang in the database, and needs nothing.
         """
         with self._lock:
             now_s = self._clock()
             earliest_s = now_s + within_s - self._expected_s('solve')
             return now_s - self._left_s < NEXT_S or any(
                 since_s is None or since_s < earliest_s for since_s in (
-                    deadline.solves_since_s() for deadline in self._under_way))
+                    deadline.solves_since_s() for deadline in self._under_way
+                    if not deadline.is_abandoned()))
 
     def expected_s(self, *phases: str) -> float:
         """Return the seconds that these phases are expected to take in all.

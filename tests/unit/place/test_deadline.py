@@ -147,6 +147,22 @@ def test_all_but_the_solver_needs_the_interpreter(clock):
     assert not pace.needs_interpreter(0.1) and pace.n_under_way == 1
 
 
+def test_others_go_first_where_nobody_waits_for_an_answer(clock):
+    """A placement may hang in the database for seconds after that."""
+    pace, gone = deadlines.Pace(clock), []
+    given_up = deadlines.Deadline(1.0, clock)
+    left = deadlines.Deadline(1.0, clock, lambda: bool(gone))
+    for one in (given_up, left):
+        pace.admit(one)
+        one.enter('commit')
+    given_up.give_up()
+    assert pace.needs_interpreter(0.0)
+    gone.append(True)
+    assert not pace.needs_interpreter(0.0)
+    # It has a thread all the same.
+    assert pace.n_under_way == 2
+
+
 def test_reading_may_be_what_takes_long(clock):
     """Waiting for a thread is no work."""
     pace = deadlines.Pace(clock)
