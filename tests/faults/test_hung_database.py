@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 
+import psutil
 import requests
 import sqlalchemy as sa
 
@@ -169,10 +170,15 @@ def test_edges_find_the_next_leader_while_one_stands_still(databases,
 @contextlib.contextmanager
 def standing_still(server):
     family = server._family()
-    for one in family:
-        one.suspend()
+
+    def each(send):
+        for one in family:
+            # Such as one that cleans up in the background.
+            with contextlib.suppress(psutil.NoSuchProcess):
+                send(one)
+
+    each(psutil.Process.suspend)
     try:
         yield
     finally:
-        for one in family:
-            one.resume()
+        each(psutil.Process.resume)
