@@ -4,6 +4,8 @@
 
 import ctypes
 import errno
+import os
+import pathlib
 
 import pytest
 
@@ -24,3 +26,78 @@ def test_processors_count_together():
     values = b''.join(bpf_maps.FLOW.pack(0x70000011, 0, sent_bytes, packets)
                       for sent_bytes, packets in ((100, 1), (0, 0), (250, 3)))
     assert pinned.sums(values) == (0x70000011, 350, 4)
+
+
+class Library:
+    """What libbpf makes is a file; it knows no object that is not pinned."""
+
+    def __init__(self):
+        self.made = []
+
+    def bpf_obj_get(self, path):
+        if not pathlib.Path(os.fsdecode(path)).exists():
+            ctypes.set_errno(errno.ENOENT)
+            return -1
+        return self._open()
+
+    def bpf_obj_pin(self, _descriptor, path):
+        pathlib.Path(os.fsdecode(path)).touch()
+        return 0
+
+    def bpf_link_create(self, *_):
+        return self._open()
+
+    def bpf_object__load(self, _opened):
+        return 0
+
+    def __getattr__(self, name):
+        return lambda *_: 1
+
+    def _open(self):
+        self.made.append(os.open(os.devnull, os.O_RDONLY))
+        return self.made[-1]
+
+
+@pytest.fixture
+def library(monkeypatch):
+    found = Library()
+    monkeypatch.setattr(pinned, '_libbpf', lambda: found)
+    return found
+
+
+@pytest.fixture
+def tables(library, tmp_path, monkeypatch):
+    monkeypatch.setattr(pinned, '_directory', lambda: tmp_path)
+    monkeypatch.setattr(pinned, '_version', lambda: 'v')
+    found = pinned.Tables()
+    found.path.mkdir()
+    return found
+
+
+def names(tables):
+    return {path.name for path in tables.path.iterdir()}
+
+
+def test_what_was_pinned_before_goes(tables):
+    (tables.path / 'link-from_vm-7').touch()
+    tables.load()
+    assert names(tables) == {*bpf_maps.PROGRAMS, *bpf_maps.MAPS}
+
+
+def test_a_device_has_links_until_it_is_left(tables, library, monkeypatch):
+    """Only pins hold them: no descriptor stays open."""
+    tables.load()
+    before = names(tables)
+    tables.attach(7, ['from_vm', 'to_vm'])
+    assert names(tables) - before == {'link-from_vm-7', 'link-to_vm-7'}
+    assert len(library.made) == 4
+    for descriptor in library.made:
+        with pytest.raises(OSError, match='Bad file descriptor'):
+            os.fstat(descriptor)
+    emptied = []
+    monkeypatch.setattr(tables, 'replace', lambda name, gone, fresh: (
+        emptied.append((name, list(gone), dict(fresh)))))
+    tables.detach(7)
+    assert names(tables) == before
+    assert emptied == [(name, [bpf_maps.IFINDEX.pack(7)], {})
+                       for name in (*bpf_maps.BUCKETS, 'devices')]
