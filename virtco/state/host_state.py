@@ -37,6 +37,9 @@ OVERTAKEN_MS = 3_600_000
 HURRIES_PER_S, MOST_HURRIES = 2.0, 20
 #: Edge modules look at their counters each second by default.
 LOOKS_S = 2.0
+#: Part of the time since the last report that a host may say to have passed. A
+#: shorter one would make it look as if it sent more than it counts.
+LEAST_PART = 0.25
 _MAC = re.compile(r'[0-9a-f]{2}(:[0-9a-f]{2}){5}')
 _OTHERS = 'background_bps', 'unshaped_bps', 'received_bps'
 
@@ -190,7 +193,7 @@ class HostState:
                 or report.boot_id != self.report.boot_id):
             return elapsed_s
         own_s = units.ms_to_s(report.boot_ms - self._told_ms)
-        return own_s if own_s > 0 else elapsed_s
+        return max(own_s, LEAST_PART * elapsed_s)
 
     def observe(self, deltas: Iterable[byte_counters.Delta], elapsed_s: float,
                 others_bytes: Sequence[float], now_s: float) -> None:
