@@ -9,7 +9,9 @@ of them tells once a second over its connection how many bytes the coflows of
 its VMs sent; half of the VMs send.
 
 ``core`` is processor time of the controller per second, with its sockets and
-its database. ``reports_per_s`` says whether it kept up.
+its database, and ``threads`` those of its threads that are there all the time:
+``intake`` takes the reports, ``stream`` holds the connections, ``scheduler``
+computes the policies. ``reports_per_s`` says whether it kept up.
 """
 
 import argparse
@@ -18,9 +20,11 @@ import json
 import pathlib
 import sys
 import tempfile
+import threading
 import time
 from typing import Any
 
+import psutil
 import sqlalchemy as sa
 
 from benchmarks import launch
@@ -47,6 +51,14 @@ def senders(controller: app.App) -> dict[str, list[str]]:
     return {host: sorted(ids) for host, ids in found.items()}
 
 
+def spent_s() -> dict[str, float]:
+    """Processor time of each thread by its name."""
+    names = {thread.native_id: thread.name
+             for thread in threading.enumerate()}
+    return {names[one.id]: one.user_time + one.system_time
+            for one in psutil.Process().threads() if one.id in names}
+
+
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     n_taken = 0
 
@@ -66,11 +78,15 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
                 time.sleep(WARM_S)
                 controller.state.on_report.append(taken)
                 began_s, began_cpu_s = time.monotonic(), time.process_time()
+                before_s = spent_s()
                 time.sleep(args.seconds)
                 took_s = time.monotonic() - began_s
                 cpu_s = time.process_time() - began_cpu_s
+                after_s = spent_s()
     return {'hosts': args.hosts, 'coflows': args.coflows,
-            'reports_per_s': n_taken / took_s, 'core': cpu_s / took_s}
+            'reports_per_s': n_taken / took_s, 'core': cpu_s / took_s,
+            'threads': {name: (after_s[name] - before_s[name]) / took_s
+                        for name in ('intake', 'stream', 'scheduler')}}
 
 
 def main() -> int:
