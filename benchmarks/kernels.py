@@ -97,7 +97,7 @@ def _price() -> Run:
     inst = _instance('18x40')
     value = np.random.default_rng(1).random(inst.n_nodes)
     nothing = np.zeros(inst.n_nodes, dtype=bool)
-    pool = columns.Pool(inst, lowerbounds.hose_s_per_byte(inst).T)
+    pool = columns.Pool(inst)
     limits = np.full((len(pool.classes), 2), 1e-9)
 
     def run() -> float:

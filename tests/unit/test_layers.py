@@ -44,8 +44,8 @@ ALLOWED = {('virtco/solver/planner.py', 'time'),
 
 # Rooms and modules of the planner; each imports only what stands before it.
 SOLVER_ORDER = [
-    'budget', 'model', 'independent_groups', 'bounds', 'starts', 'moves',
-    'partition', 'judging', 'enumeration_kernel', 'smallgroup', 'targets',
+    'budget', 'model', 'bounds', 'starts', 'moves',
+    'partition', 'judging', 'enumeration_kernel', 'smallgroup',
     'stages', 'search', 'choices', 'residual', 'planner', 'together',
     'counterfactuals', 'delays', 'reevaluation',
 ]

@@ -158,7 +158,6 @@ class Method(enum.StrEnum):
     MIN_CUT = 'min-cut'
     LOCAL_SEARCH = 'local search'
     SET_PARTITION = 'set partition'
-    LOWERED_TARGETS = 'lowered targets'
     EXHAUSTIVE = 'exhaustive search'
     #: The search as if the group were alone, on the bandwidth that others
     #: leave.
@@ -174,7 +173,7 @@ class Relaxed(enum.StrEnum):
     SOLVED = 'solved'
     CERTIFIED_BEFORE = 'certified before'
     NO_TIME = 'no time'
-    #: Several coflows and no running ones to fix: targets are lowered only.
+    #: A rule's placement, not a search's.
     NOT_APPLICABLE = 'not applicable'
 
 

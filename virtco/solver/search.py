@@ -40,8 +40,7 @@ STAGES = (
     Stage('local search', annealing.deepen, 0.5),
     Stage('set partition', proofs.solve, 0.85),
     Stage('rounds', annealing.rounds, 0.95),
-    Stage('lowered targets', proofs.lower_targets, 0.95),
-    Stage('more proofs', proofs.again, 1.0),
+    Stage('more proofs', proofs.prove, 1.0),
 )
 #: Last stages: they use the rest of the time to spare other groups.
 FINISH = (
@@ -104,6 +103,4 @@ def _relaxed(state: states.State) -> snapshot.Relaxed:
         return snapshot.Relaxed.SOLVED
     if state.is_closed():
         return snapshot.Relaxed.CERTIFIED_BEFORE
-    if state.inst.pipe and not state.local.is_single():
-        return snapshot.Relaxed.NOT_APPLICABLE
     return snapshot.Relaxed.NO_TIME

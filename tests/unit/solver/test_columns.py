@@ -55,7 +55,7 @@ def build(problem):
 
 
 def pool_of(inst, code=sets_kernel):
-    return columns.Pool(inst, lowerbounds.hose_s_per_byte(inst).T, code)
+    return columns.Pool(inst, code)
 
 
 def hose_s(inst):

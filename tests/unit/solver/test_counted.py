@@ -18,15 +18,19 @@ from virtco.solver import budget as budgets
 from virtco.solver import counterfactuals
 from virtco.solver import planner
 from virtco.solver import together
+from virtco.solver.stages import proofs
 
 Objective = snapshot.Objective
 
 
-def problem(model, n_hosts=7, n_vms=9):
-    """Unlike hosts, VMs, coflows and running coflows.
+@pytest.fixture(autouse=True)
+def without_linear_programs(monkeypatch):
+    """Leave out those, whose steps are their library's."""
+    monkeypatch.setattr(proofs, 'narrow', lambda *_args: None)
 
-    No linear program takes part, whose steps are its library's.
-    """
+
+def problem(model, n_hosts=7, n_vms=9):
+    """Unlike hosts, VMs, coflows and running coflows."""
     names = [f'h{m}' for m in range(n_hosts)]
     sizes = [(7 * k) % 11 + 1 for k in range(3 * n_vms)]
     flows = [(j, (3 * j + 2) % n_vms, 1e7 * sizes[j])
@@ -74,7 +78,7 @@ def counted(model, rule, seconds, objective=Objective.ONLINE):
 
 PLANS = {
     ('hose', 'virtco', 0.01, Objective.ONLINE): (
-        '455641516', '6.33733', '1.75', 4943, 9592896),
+        '355631516', '6.28407', '1.75', 5193, 9632368),
     ('tree', 'virtco', 0.01, Objective.ONLINE): (
         '135511345', '5.96935', '1.75', 4856, 9818787),
     ('pipe', 'virtco', 0.01, Objective.ONLINE): (
@@ -105,7 +109,7 @@ RANKED = ('2306451',
            '23.0789',
            'inf'],
           450840)
-EXPLAINED = ([('rate', 'h1 ingress', '1.6'), ('room', 'h1', '1.8')], 21934571)
+EXPLAINED = ([('rate', 'h1 ingress', '1.6'), ('room', 'h1', '1.8')], 21934606)
 TOGETHER = [('2323', '0', '0', 5904, 10932202),
             ('15511', '1.6', '0', 5904, 10932202)]
 

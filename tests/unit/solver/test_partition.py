@@ -66,8 +66,7 @@ def test_pricing_finds_the_most_valuable_set(problem, t_s, seed):
                       for _ in range(inst.n_nodes)])
     placed = np.array([inst.fixed[j] < 0 and rng.random() < 0.1
                        for j in range(inst.n_nodes)])
-    hose = lowerbounds.hose_s_per_byte(inst).T
-    pool = columns.Pool(inst, hose)
+    pool = columns.Pool(inst)
     limits = lowerbounds.hose_s_per_byte(inst).ravel()[pool.ports] / t_s
     for c, kind in enumerate(pool.classes):
         can = np.flatnonzero(kind.allowed & ~placed).tolist()
@@ -155,7 +154,7 @@ def test_pricing_is_the_same_uncompiled():
     nothing = np.zeros(inst.n_nodes, dtype=bool)
 
     def price(code):
-        pool = columns.Pool(inst, lowerbounds.hose_s_per_byte(inst).T, code)
+        pool = columns.Pool(inst, code)
         limits = np.full((len(pool.classes), 2), 5e-9)
         return [(upper, [m.tolist() for m in found]) for upper, found in
                 (pool.price(c, limits, value, 0.0, 300, nothing,
@@ -179,7 +178,7 @@ def test_40_vms_on_unlike_hosts_are_proven(app, density):
 
 def test_a_pricing_costs_about_what_its_budget_has():
     inst, value = valued('recomm-5g')
-    pool = columns.Pool(inst, lowerbounds.hose_s_per_byte(inst).T)
+    pool = columns.Pool(inst)
     limits = np.full((len(pool.classes), 2), 5e-9)
 
     def units(has):

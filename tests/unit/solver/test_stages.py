@@ -184,17 +184,22 @@ def test_a_stage_for_one_coflow_leaves_several_alone_and_back():
     proofs.solve(untouched, untouched.budget)
     proofs.exhaust(untouched, untouched.budget)
     assert untouched.partition is None and untouched.floor_s == 0
-    proofs.lower_targets(one, one.budget)
-    assert not one.relaxed
-    proofs.lower_targets(untouched, untouched.budget)
-    assert untouched.relaxed
+
+
+def test_set_partition_bounds_several_coflows_together():
+    state = begin(ONLINE)
+    state.add(SPREAD, APART)
+    before_s = state.answer.value.objective_s
+    proofs.prove(state, state.budget)
+    assert state.relaxed and state.floor_s == 0
+    assert state.lower_s == pytest.approx(4.0)
+    assert state.answer.method == snapshot.Method.SET_PARTITION
+    assert state.answer.value.objective_s < before_s
 
 
 def test_set_partition_closes_a_group():
     state = begin()
     state.add(SPREAD, APART)
-    proofs.again(state, state.budget)
-    assert state.partition is None and not state.relaxed
     proofs.solve(state, state.budget)
     assert state.relaxed and state.is_closed(1e-6)
     assert state.answer.value.cct_s == pytest.approx(4.0)
@@ -256,20 +261,6 @@ def test_a_partition_begins_with_the_sets_of_the_bound():
     proofs.bound(state, state.budget)
     partition = proofs._begun(state, 7.0, state.budget)
     assert [True, True, False] in partition.pool.members.tolist()
-
-
-@pytest.mark.parametrize(('more', 'is_tried'), [(-1, False), (1, True)])
-def test_targets_are_lowered_where_there_is_time_to_compare_hosts(more,
-                                                                  is_tried):
-    """For each of three hosts the two running coflows, and once more."""
-    state = begin(ONLINE, problem=problems.fig_1_problem(active=tuple(
-        snapshot.ActiveCoflow(name, (('h0', 1.0),), (('h1', 1.0),))
-        for name in 'ab')))
-    state.offer(SPREAD, APART)
-    units = proofs.ALIKE_UNITS * 3 * 3 + more
-    proofs.lower_targets(state, budgets.Budget(
-        budgets.Counter(), units / budgets.UNITS_PER_S))
-    assert state.relaxed is is_tried
 
 
 @pytest.mark.parametrize('objective', [ISOLATED, ONLINE])
@@ -520,9 +511,6 @@ def test_the_outcome_says_why_it_ended():
     assert outcome(relaxed=True, floor_s=6.0).relaxed == relaxed.SOLVED
     assert outcome(floor_s=6.0).relaxed == relaxed.CERTIFIED_BEFORE
     assert outcome().relaxed == relaxed.NO_TIME
-    assert outcome(pipe=True).relaxed == relaxed.NO_TIME
-    assert outcome(pipe=True,
-                   objective=ONLINE).relaxed == relaxed.NOT_APPLICABLE
     assert outcome(objective=ONLINE).relaxed == relaxed.NO_TIME
 
 
@@ -575,7 +563,8 @@ def test_each_round_proves_in_between(monkeypatch):
             if then is not None:
                 then(state, len(again))
 
-        monkeypatch.setattr(annealing.proofs, 'again', prove)
+        monkeypatch.setattr(annealing.proofs, 'prove', prove)
+        state.partition = object()
         annealing.rounds(state, state.budget)
         return len(asked), again
 
@@ -607,8 +596,9 @@ def test_rounds_are_long_and_endless_where_hosts_are_tied(monkeypatch):
     asked, shares = annealed(state, monkeypatch, lambda n: (
         state.budget.stop() if n == 3 * 2 + 1 else None)), []
     monkeypatch.setattr(
-        annealing.proofs, 'again', lambda _state, budget: shares.append(
+        annealing.proofs, 'prove', lambda _state, budget: shares.append(
             budget.left_s() / state.budget.left_s()))
+    state.partition = object()
     annealing.rounds(state, state.budget)
     lengths = [state.moves(n) for n in (6000, 6000, 20000)]
     assert [moves for moves, _heat, _power in asked] == [
@@ -621,7 +611,8 @@ def test_who_certifies_goes_on_to_the_end(monkeypatch):
     state.add(SPREAD, APART)
     asked = annealed(state, monkeypatch, lambda n: (
         state.budget.stop() if n == 8 else None))
-    monkeypatch.setattr(annealing.proofs, 'again', None)
+    monkeypatch.setattr(annealing.proofs, 'prove', None)
+    state.partition = object()
     annealing.rounds(state, state.budget)
     assert len(asked) == 8
 

@@ -61,15 +61,14 @@ class Pool:
     :ivar ports: out and in of every class, shape (C, 2).
     """
 
-    def __init__(self, inst: instances.Instance, apart: np.ndarray,
+    def __init__(self, inst: instances.Instance,
                  code: types.ModuleType = sets_kernel):
         """Find no columns yet.
 
-        :param apart: values that hosts of one class have alike, shape (M, X).
         :param code: the kernel, another one for comparison.
         """
         self.inst = inst
-        self.classes = _classes(inst, apart)
+        self.classes = _classes(inst)
         self.ports = np.array([[k.hosts[0], inst.n_hosts + k.hosts[0]]
                                for k in self.classes])
         self._movable = inst.fixed < 0
@@ -185,11 +184,10 @@ class Pool:
         return upper, [members & self._movable for members in found]
 
 
-def _classes(inst: instances.Instance, apart: np.ndarray
-             ) -> list[HostClass]:
+def _classes(inst: instances.Instance) -> list[HostClass]:
     """Group hosts that no set of VMs can tell apart."""
     result = []
-    for hosts in inst.alike(apart.T):
+    for hosts in inst.alike(lowerbounds.hose_s_per_byte(inst)):
         host = hosts[0]
         result.append(HostClass(
             hosts=tuple(hosts), pinned=inst.fixed == host,

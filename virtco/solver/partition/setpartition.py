@@ -61,17 +61,12 @@ class Partition:
     """Decides limits for one instance; sets found for one serve the next.
 
     :ivar budget: budget of the present user.
-    :param apart: values by which hosts differ other than capacity and
-        candidates, shape (M, X); by default the time per byte out and in.
     """
 
-    def __init__(self, inst: instances.Instance, budget: budgets.Budget,
-                 apart: np.ndarray | None = None):
+    def __init__(self, inst: instances.Instance, budget: budgets.Budget):
         self.inst = inst
         self.budget = budget
-        if apart is None:
-            apart = lowerbounds.hose_s_per_byte(inst).T
-        self.pool = columns.Pool(inst, apart)
+        self.pool = columns.Pool(inst)
         self.s_per_byte = lowerbounds.hose_s_per_byte(inst).ravel()[
             self.pool.ports]
         self.master = master.Master(self.pool)

@@ -155,8 +155,8 @@ def rounds(state: states.State, budget: budgets.Budget) -> None:
                              _heat(state, i), power(state, i), budget)
                 if state.is_done(budget):
                     return
-            if not state.task.certify:
-                proofs.again(state, budget.slice(share))
+            if state.partition is not None and not state.task.certify:
+                proofs.prove(state, budget.slice(share))
             if state.is_done(budget) or state.is_closed(CLOSE):
                 return
         if not (is_endless or state.answer.value.objective_s

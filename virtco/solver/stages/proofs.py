@@ -9,7 +9,6 @@ import numpy as np
 
 from virtco.solver import budget as budgets
 from virtco.solver import smallgroup
-from virtco.solver import targets
 from virtco.solver.bounds import lowerbounds
 from virtco.solver.partition import setpartition
 from virtco.solver.stages import search_state as states
@@ -25,8 +24,6 @@ SEEDS = 4
 #: beginning.
 SETUP_UNITS = 500.0
 LEAST_UNITS = 1000.0
-#: Work for each host and running coflow to find the hosts that are alike.
-ALIKE_UNITS = 350.0
 
 
 def bound(state: states.State, budget: budgets.Budget) -> None:
@@ -70,22 +67,13 @@ def solve(state: states.State, budget: budgets.Budget) -> None:
             TIED_SHARE if state.inst.is_tied else 1.0))
 
 
-def again(state: states.State, budget: budgets.Budget) -> None:
-    """Narrow the bounds with the placements found since."""
-    if state.task.certify or state.partition is not None:
-        narrow(state, state.answer.value.cct_s, budget)
+def prove(state: states.State, budget: budgets.Budget) -> None:
+    """Narrow the bounds of t with the placements found since.
 
-
-def lower_targets(state: states.State, budget: budgets.Budget) -> None:
-    """Improve the prefix CCTs of several coflows by set partition."""
-    if state.local.is_single() or state.inst.pipe or not np.isfinite(
-            state.answer.value.objective_s) or _is_too_large(state) or (
-            not budget.holds(ALIKE_UNITS * state.inst.n_hosts
-                             * (1 + len(state.inst.running)))):
-        return
-    state.relaxed = True
-    state.offer(states.Method.LOWERED_TARGETS, targets.improve(
-        state.inst, state.answer.assign, budget, state.task.objective))
+    t is that of all coflows together. Placements that are found on the way are
+    judged by the objective.
+    """
+    narrow(state, state.answer.value.cct_s, budget)
 
 
 def narrow(state: states.State, upper_s: float, budget: budgets.Budget
@@ -94,8 +82,7 @@ def narrow(state: states.State, upper_s: float, budget: budgets.Budget
 
     :param upper_s: time that is to be beaten.
     """
-    if not 0 < upper_s < np.inf or _is_too_large(state) or (
-            not budget.in_time()):
+    if not 0 < upper_s < np.inf or not budget.in_time():
         return
     partition = _begun(state, upper_s, budget)
     if partition is None:
@@ -115,10 +102,10 @@ def narrow(state: states.State, upper_s: float, budget: budgets.Budget
 
 def _begun(state: states.State, upper_s: float, budget: budgets.Budget
            ) -> setpartition.Partition | None:
-    """Return the set partition, set up once; None without time for it."""
+    """Return the set partition, set up once; None where it takes too long."""
     cells = state.inst.n_nodes * state.inst.n_hosts
     if state.partition is None:
-        if not budget.holds(LEAST_UNITS * cells):
+        if cells > MAX_CELLS or not budget.holds(LEAST_UNITS * cells):
             return None
         budget.spend(SETUP_UNITS * cells)
         state.partition = setpartition.Partition(state.inst, budget)
@@ -127,7 +114,3 @@ def _begun(state: states.State, upper_s: float, budget: budgets.Budget
                                      state.partition.within_s(upper_s))
     state.partition.budget = budget
     return state.partition
-
-
-def _is_too_large(state: states.State) -> bool:
-    return state.inst.n_nodes * state.inst.n_hosts > MAX_CELLS
