@@ -46,6 +46,7 @@ import tempfile
 import time
 from typing import Any
 
+from msgspec import structs
 import psutil
 
 from benchmarks import adversary
@@ -95,7 +96,7 @@ class Computed:
     document: edge_policy.EdgePolicy
 
     def policy(self, generation: int) -> edge_policy.EdgePolicy:
-        return dataclasses.replace(self.document, generation=generation)
+        return structs.replace(self.document, generation=generation)
 
 
 class Observed(server.Server):

@@ -10,6 +10,8 @@ import types
 from typing import Any
 from typing import TypeVar
 
+from msgspec import structs
+
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
 from virtco import units
@@ -263,7 +265,7 @@ def in_proportion(policy: edge_policy.EdgePolicy, link_bps: float
         return policy
 
     def scaled(item: _Rated, *names: str, **values: Any) -> _Rated:
-        return dataclasses.replace(item, **values, **{
+        return structs.replace(item, **values, **{
             name: link_bps / policy.egress_bps * getattr(item, name)
             for name in names})
 
@@ -294,9 +296,9 @@ def _shared(classes: tuple[edge_policy.CoflowClass, ...], link_bps: float
             return equal_bps
         return (equal_bps + link_bps * coflow.rate_bps / total_bps) / 2
 
-    return tuple(dataclasses.replace(
+    return tuple(structs.replace(
         coflow, rate_bps=share_bps(coflow), ceil_bps=link_bps, prio=0,
-        destinations=tuple(dataclasses.replace(
+        destinations=tuple(structs.replace(
             child, rate_bps=child.weight * share_bps(coflow),
             ceil_bps=link_bps)
             for child in coflow.destinations)) for coflow in classes)
@@ -312,9 +314,9 @@ def _changed(coflow: edge_policy.CoflowClass, more_bps: Mapping[int, float]
     change = more_bps.get(coflow.minor, 0.0) + sum(changes)
     if not change:
         return coflow
-    return dataclasses.replace(
+    return structs.replace(
         coflow, rate_bps=coflow.rate_bps + change, destinations=tuple(
-            dataclasses.replace(child, rate_bps=child.rate_bps + of_child)
+            structs.replace(child, rate_bps=child.rate_bps + of_child)
             for child, of_child in zip(coflow.destinations, changes)))
 
 

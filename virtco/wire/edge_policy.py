@@ -8,7 +8,6 @@ The controller encodes it as it is, the edge module reads it
 
 from collections.abc import Iterable
 from collections.abc import Iterator
-import dataclasses
 import functools
 import ipaddress
 from typing import Annotated
@@ -17,6 +16,7 @@ from typing import NoReturn
 from typing import TypeVar
 
 import msgspec
+from msgspec import structs
 
 from virtco import decoding
 from virtco import exception
@@ -42,8 +42,7 @@ ShareRate = Annotated[float, msgspec.Meta(ge=0, le=1e13)]
 Macs = Annotated[tuple[fields.Mac, ...], msgspec.Meta(max_length=MAX_MACS)]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Destination:
+class Destination(msgspec.Struct, frozen=True, gc=False):
     """Child class of a coflow for its bytes from here to one host.
 
     :ivar host: name of the host that receives.
@@ -60,8 +59,7 @@ class Destination:
     ceil_bps: WholeRate
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CoflowClass:
+class CoflowClass(msgspec.Struct, frozen=True, gc=False):
     """The class of a coflow on this host.
 
     :ivar coflow_id: id of the coflow.
@@ -84,8 +82,7 @@ class CoflowClass:
                             msgspec.Meta(max_length=MAX_CLASSES)]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class FlowEntry:
+class FlowEntry(msgspec.Struct, frozen=True, gc=False):
     """Packets of VM src_vm from src_ip to dst_ip go to class ``minor``.
 
     :ivar coflow_id: id of the coflow.
@@ -105,8 +102,7 @@ class FlowEntry:
     dst_port: fields.Port | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ReceivedPair:
+class ReceivedPair(msgspec.Struct, frozen=True, gc=False):
     """Packets that arrive here for a coflow, as the receiver tells them.
 
     :ivar src_ip: address of the instance that sends.
@@ -119,8 +115,7 @@ class ReceivedPair:
     dst_port: fields.Port | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class DestinationLimit:
+class DestinationLimit(msgspec.Struct, frozen=True, gc=False):
     """Limit of the unmanaged traffic of all VMs here to one other host.
 
     :ivar host: name of the other host.
@@ -136,8 +131,7 @@ class DestinationLimit:
     macs: Macs
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Unmanaged:
+class Unmanaged(msgspec.Struct, frozen=True, gc=False):
     """Limits by which senders protect coflows where these arrive.
 
     :ivar others_bps: limit of what goes to everybody at once (broadcast), and
@@ -153,8 +147,7 @@ class Unmanaged:
                       msgspec.Meta(max_length=MAX_LIMITS)] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class EdgePolicy:
+class EdgePolicy(msgspec.Struct, frozen=True, gc=False):
     """Policy of one host.
 
     :ivar host: name of the host.
@@ -186,7 +179,8 @@ class EdgePolicy:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the document as JSON values."""
-        return dataclasses.asdict(self)
+        found: dict[str, Any] = msgspec.to_builtins(self)
+        return found
 
     @classmethod
     def from_dict(cls, document: Any) -> 'EdgePolicy':
@@ -234,7 +228,7 @@ def _checked(policy: EdgePolicy) -> EdgePolicy:
                 and leaves.get(flow.minor) != flow.coflow_id):
             _refuse(f'flows[{position}].minor', flow.minor,
                     f'the minor of a destination of {flow.coflow_id}')
-    return dataclasses.replace(
+    return structs.replace(
         policy, flows=tuple(_shortened(policy.flows, 'flows')),
         received=tuple(_shortened(policy.received, 'received')))
 
@@ -255,7 +249,7 @@ def _shortened(pairs: Iterable[_Pair], field: str) -> Iterator[_Pair]:
             _refuse(f'{field}[{position}].dst_ip', pair.dst_ip,
                     'an address of the IP version of src_ip')
         yield (pair if (src_ip, dst_ip) == (pair.src_ip, pair.dst_ip)
-               else dataclasses.replace(pair, src_ip=src_ip, dst_ip=dst_ip))
+               else structs.replace(pair, src_ip=src_ip, dst_ip=dst_ip))
 
 
 @functools.lru_cache(16_384)

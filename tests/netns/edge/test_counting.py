@@ -2,11 +2,11 @@
 
 """Without classes: pairs are counted, and share the default class."""
 
-import dataclasses
 import socket
 import types
 
 import msgspec
+from msgspec import structs
 import pytest
 
 from edge_module.classify import nft_text
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.netns
 def test_pairs_are_counted_in_the_default_class(make_bed, tmp_path):
     bed = make_bed(2)
     a, b = bed.add_vm('h1'), bed.add_vm('h2')
-    policy = dataclasses.replace(
+    policy = structs.replace(
         policies.PolicyBuilder('h1', LINK_BPS).build(), flows=(
             edge_policy.FlowEntry('C1', a.uuid, a.ip, b.ip,
                                   edge_policy.DEFAULT_MINOR),))

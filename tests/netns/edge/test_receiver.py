@@ -2,8 +2,8 @@
 
 """Coflows against other traffic where they arrive."""
 
-import dataclasses
 
+from msgspec import structs
 import pytest
 
 from edge_module.privileged import kernel_calls as kernel
@@ -83,7 +83,7 @@ def test_packets_of_a_pair_are_a_coflows(crossing, port):
     """Of whatever is not read, the default class has it."""
     bed, edge, policy, sink, a, noise = crossing
     edge.enforcer.receiver = receiver.Receiver(kernel, 'uplink0', LINK_BPS)
-    edge.set_policy(dataclasses.replace(policy, received=tuple(
+    edge.set_policy(structs.replace(policy, received=tuple(
         edge_policy.ReceivedPair(*pair, port)
         for pair in ((a.ip, sink.ip), (a.ip6, sink.ip6)))))
 

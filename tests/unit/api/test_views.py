@@ -8,6 +8,7 @@ import types
 import falcon
 from falcon import testing
 import msgspec
+from msgspec import structs
 import numpy as np
 from oslo_config import cfg
 from oslo_policy import opts as policy_opts
@@ -38,7 +39,7 @@ REPORT = made.report(
     coflows=[{'coflow_id': 'c16', 'sent_bytes': 9, 'backlog_bytes': 8}],
     ports=[{'vm': 'v2'}, {'vm': 'v1'}, {'vm': 'v2'}], cpu_s=6.0)
 SEEN = host_state.View('h1', CAPACITY, 60.0, REPORT, 11.0, {'c16': 12.0})
-POLICY = dataclasses.replace(test_tcplan.policy([
+POLICY = structs.replace(test_tcplan.policy([
     test_tcplan.coflow(0x10, 40e6, (3.0, 1.0)),
     test_tcplan.coflow(0x20, 8e6)]), generation=5)
 
@@ -53,9 +54,9 @@ def _uplinks(deltas, observed_bps):
     above = cluster.Tree((cluster.Subtree('r1', 4e9, 3e9),
                           cluster.Subtree('r2', 4e9, float('inf'))),
                          {'h1': 'r1', 'h2': 'r2', 'h3': 'r2'})
-    policy = dataclasses.replace(POLICY, host='h1', classes=tuple(
-        dataclasses.replace(one, destinations=tuple(
-            dataclasses.replace(child, host=name)
+    policy = structs.replace(POLICY, host='h1', classes=tuple(
+        structs.replace(one, destinations=tuple(
+            structs.replace(child, host=name)
             for child, name in zip(one.destinations, hosts, strict=True)))
         for one, hosts in zip(POLICY.classes, (('h2', 'h4'), ('h3',)))))
     seen = dataclasses.replace(SEEN, observed_bps=observed_bps, deltas=[

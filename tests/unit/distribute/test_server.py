@@ -12,6 +12,7 @@ import time
 import types
 
 import msgspec
+from msgspec import structs
 import pytest
 
 from tests import patience
@@ -59,7 +60,7 @@ class Site:
                                     policy=self.policy))
 
     def publish(self, generation):
-        self.policy = dataclasses.replace(LARGE, generation=generation)
+        self.policy = structs.replace(LARGE, generation=generation)
         self.server.published(['h1'])
 
     def counted(self, name):

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import types
 
+from msgspec import structs
 from oslo_config import cfg
 import pytest
 
@@ -110,7 +111,7 @@ def fresh(conf, clock):
 
 def offer(agent, policy=test_enforcer.ONE, **changes):
     """Have it arrive over the stream, and sync."""
-    policy = dataclasses.replace(policy, **changes)
+    policy = structs.replace(policy, **changes)
     agent.link._offer = messages.Policy(policy.generation,
                                          policy.to_dict())
     return agent.sync()
@@ -197,8 +198,8 @@ def test_rates_of_virtual_functions_follow_policy_and_time(fresh, clock):
     offer(fresh)
     seen()
     coflow, *others = test_enforcer.ONE.classes
-    faster = dataclasses.replace(coflow, rate_bps=60e6, destinations=tuple(
-        dataclasses.replace(one, rate_bps=1.5 * one.rate_bps)
+    faster = structs.replace(coflow, rate_bps=60e6, destinations=tuple(
+        structs.replace(one, rate_bps=1.5 * one.rate_bps)
         for one in coflow.destinations))
     offer(fresh, generation=2, classes=(faster, *others))
     seen()

@@ -8,6 +8,7 @@ import os
 import time
 
 import msgspec
+from msgspec import structs
 import pytest
 
 from edge_module.classify import bpf
@@ -464,7 +465,7 @@ def test_limits_are_of_all_devices(pins):
     """Each device has its seat there; else entries would be as many as ports
     times addresses.
     """
-    policy = dataclasses.replace(
+    policy = structs.replace(
         test_tcplan.policy([]), unmanaged=edge_policy.Unmanaged(
             1e6, (OTHER,), (edge_policy.DestinationLimit(
                 'h2', 3, 1e6, (MAC,)),)))
@@ -485,7 +486,7 @@ def test_at_the_uplink_there_is_one_program(pins):
     flows = [edge_policy.FlowEntry('c', 'v1', '10.0.0.1', '10.0.0.2', minor,
                                    port)
              for minor, port in ((0x11, None), (0x12, None), (0x14, 80))]
-    policy = dataclasses.replace(
+    policy = structs.replace(
         test_tcplan.policy([test_tcplan.coflow(0x10, 1e6, (1.0, 1.0, 1.0))]),
         flows=tuple(flows), unmanaged=edge_policy.Unmanaged(1e6))
     classifier = _classifier(uplink_dev='lo')

@@ -2,10 +2,10 @@
 
 """Rates of virtual functions at a card without representors."""
 
-import dataclasses
 import errno
 import struct
 
+from msgspec import structs
 import pytest
 
 from edge_module import virtual_functions
@@ -20,7 +20,7 @@ from virtco.wire import edge_policy
 
 LINK_BPS = 1e9
 FLOW = edge_policy.FlowEntry('c16', 'v1', '10.0.0.1', '10.0.0.2', 0x11)
-POLICY = dataclasses.replace(test_tcplan.policy(
+POLICY = structs.replace(test_tcplan.policy(
     [test_tcplan.coflow(0x10, 200e6, ceil_bps=300e6)], 20e6, LINK_BPS),
     flows=(FLOW,))
 MACS = 'fa:16:3e:00:00:01', 'fa:16:3e:00:00:02', '00:00:00:00:00:00'

@@ -8,6 +8,7 @@ import operator
 from hypothesis import given
 from hypothesis import strategies as st
 import msgspec
+from msgspec import structs
 
 from edge_module import counters
 from edge_module.classify import classified as classify
@@ -166,7 +167,7 @@ def test_coflow_that_left_without_a_kernel_is_forgotten():
 def test_class_of_another_coflow_counts_for_it():
     seen = _counters()
     seen.add_stats(STATS)
-    other = test_tcplan.dataclasses.replace(
+    other = structs.replace(
         test_tcplan.coflow(0x10, 1e6, (2, 1)), coflow_id='other')
     seen.name_classes([other])
     seen.add_stats({minor: wire.ClassStats(5) for minor in STATS})
@@ -177,7 +178,7 @@ def test_class_of_another_coflow_counts_for_it():
 
 def test_coflow_id_may_hold_anything():
     seen = counters.Counters()
-    seen.name_classes([test_tcplan.dataclasses.replace(
+    seen.name_classes([structs.replace(
         test_tcplan.coflow(0x10, 1e6), coflow_id='a/b:c d')])
     seen.add_stats(STATS)
     entry, = seen.coflows()

@@ -2,8 +2,9 @@
 
 """The metrics of an edge module are the numbers of its last report."""
 
-import dataclasses
 import types
+
+from msgspec import structs
 
 from edge_module import edge_metrics
 from tests.unit import made
@@ -11,7 +12,7 @@ from tests.unit.edge import test_enforcer
 from tests.unit.edge import test_tcplan
 from virtco.wire import edge_policy
 
-POLICY = dataclasses.replace(
+POLICY = structs.replace(
     test_tcplan.policy([test_tcplan.coflow(0x10, 40e6, (1.0,))]),
     unmanaged=edge_policy.Unmanaged(2e6, (), (
         edge_policy.DestinationLimit('h3', 1, 4e6, ()),)))
@@ -87,7 +88,7 @@ def test_without_a_report_only_the_state_is_shown():
 
 
 def test_without_a_policy_no_rate_and_no_limit_is_shown():
-    for policy in (None, dataclasses.replace(POLICY, unmanaged=None)):
+    for policy in (None, structs.replace(POLICY, unmanaged=None)):
         found = shown(made.replaced(REPORT, health='degraded', cpu_s=None),
                       policy)
         assert found['healthy',] == found['cpu_seconds_total',] == 0

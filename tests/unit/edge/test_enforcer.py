@@ -8,6 +8,7 @@ import types
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from msgspec import structs
 import pytest
 
 from edge_module import kernel_events
@@ -32,7 +33,7 @@ GRACE_S = 5.0
 FLOW = edge_policy.FlowEntry('c16', 'v1', '10.0.0.1', '10.0.0.2', 0x11)
 UNMANAGED = edge_policy.Unmanaged(2e6, ('fa:16:3e:00:00:09',), (
     edge_policy.DestinationLimit('h3', 1, 4e6, ('fa:16:3e:00:00:03',)),))
-ONE = dataclasses.replace(
+ONE = structs.replace(
     test_tcplan.policy([test_tcplan.coflow(0x10, 40e6, (3.0, 1.0)),
                         test_tcplan.coflow(0x20, 8e6)]), flows=(FLOW,))
 TWO = test_tcplan.policy([test_tcplan.coflow(0x20, 30e6)])
@@ -195,7 +196,7 @@ def test_what_others_changed_is_read_when_the_kernel_refuses():
             what='change', count=1, why='told to')
 
     uplink.set_classes = refuse_once
-    found.set_policy(dataclasses.replace(TWO, generation=2), 200.0)
+    found.set_policy(structs.replace(TWO, generation=2), 200.0)
     assert uplink.tree == found.desired_tree()
     # A second refusal is told.
     uplink.refuses.add('set_classes')
@@ -227,7 +228,7 @@ def test_what_others_changed_is_read_when_counters_are_refused():
         raise exception.KernelRefused(what='read', count=1, why='told to')
 
     uplink.class_stats = refuse_once
-    found.set_policy(dataclasses.replace(TWO, generation=2), 200.0)
+    found.set_policy(structs.replace(TWO, generation=2), 200.0)
     assert uplink.tree == found.desired_tree()
 
 
@@ -303,7 +304,7 @@ def test_grace_begins_with_the_reading_that_finds_a_queue_empty():
 
 def test_what_was_queued_before_a_hint_goes_at_a_part_of_its_rate():
     """Unmanaged traffic has a part of the class's guarantee meanwhile."""
-    found = started(dataclasses.replace(ONE, flows=()))
+    found = started(structs.replace(ONE, flows=()))
     own, before = minors.FIRST_PORT + 5, dict(found.uplink.tree)
     found.uplink.seen = {own: wire.ClassStats(100, 1, 5000)}
     found.set_policy(ONE, 101.0)
@@ -359,7 +360,7 @@ def test_limits_hold_where_they_can_and_without_a_controller(
         n_past, unmanaged, n_limits):
     found = make()
     found.set_ports((PORT,), 100.0)
-    found.set_policy(dataclasses.replace(ONE, unmanaged=unmanaged), 100.0,
+    found.set_policy(structs.replace(ONE, unmanaged=unmanaged), 100.0,
                      n_past)
     assert len(found.classifier.table.maps.get('to', ())) == n_limits
 
@@ -611,7 +612,7 @@ def test_a_port_that_floods_has_shorter_turns():
 
 def test_a_port_that_hears_nothing_has_shorter_turns(monkeypatch):
     """In its own class and in those of limits; others keep theirs."""
-    found = started(dataclasses.replace(
+    found = started(structs.replace(
         ONE, unmanaged=edge_policy.Unmanaged(1e6)))
     own, limited = minors.FIRST_PORT + 5, minors.of_limited(0, 5)
     whole = found.uplink.tree[own].quantum_bytes

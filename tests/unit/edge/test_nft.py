@@ -2,10 +2,10 @@
 
 """What is asked of nftables, and what its listings mean."""
 
-import dataclasses
 import itertools
 import json
 
+from msgspec import structs
 import pytest
 
 from edge_module.classify import classified as base
@@ -729,7 +729,7 @@ def test_at_the_uplink_no_entry_names_a_port():
              for vm, minor, port in (('v1', 0x11, None), ('v1', 0x12, None),
                                      ('v2', 0x13, None), ('v1', 0x14, 80))]
     # Limits are of a port's packets alone.
-    policy = dataclasses.replace(
+    policy = structs.replace(
         test_tcplan.policy([test_tcplan.coflow(0x10, 1e6, (1.0, 1.0, 1.0))]),
         flows=tuple(flows), unmanaged=edge_policy.Unmanaged(1e6))
     table = classifier.build_table(policy, [base.VmPort('v1', 'tap1', 5)],

@@ -2,13 +2,13 @@
 
 """Which policies are taken, and when one is past its time to live."""
 
-import dataclasses
 import json
 import logging
 import math
 import time
 import types
 
+from msgspec import structs
 import pytest
 
 from edge_module import kept_state as state
@@ -16,7 +16,7 @@ from edge_module import policy_ttl
 from tests.unit.edge import test_enforcer
 from virtco import exception
 
-POLICY = dataclasses.replace(test_enforcer.ONE, generation=5)
+POLICY = structs.replace(test_enforcer.ONE, generation=5)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def held(files, clock):
 
 
 def document(**changes):
-    return dataclasses.replace(POLICY, **changes).to_dict()
+    return structs.replace(POLICY, **changes).to_dict()
 
 
 @pytest.mark.parametrize('changes, field', [

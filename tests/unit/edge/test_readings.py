@@ -6,6 +6,7 @@ import threading
 import time
 import types
 
+from msgspec import structs
 from oslo_config import cfg
 import pytest
 
@@ -101,7 +102,7 @@ def test_a_link_full_of_rdma_is_not_idle(clock, enforcer, card):
 
 
 def test_limits_are_named(clock, enforcer):
-    enforcer.set_policy(test_enforcer.dataclasses.replace(
+    enforcer.set_policy(structs.replace(
         test_enforcer.ONE, unmanaged=test_enforcer.UNMANAGED), 100.0)
     enforcer.uplink.seen = STATS | {
         minors.of_limited(1, 5): wire.ClassStats(9, 1, 2, 3)}

@@ -2,9 +2,9 @@
 
 """What the receiver's side asks of the kernel, and in which order."""
 
-import dataclasses
 import errno
 
+from msgspec import structs
 import pytest
 
 from edge_module.classify import classified as classify
@@ -61,7 +61,7 @@ def side(monkeypatch):
 
 
 def policy(received=()):
-    return dataclasses.replace(test_tcplan.policy([]), received=received)
+    return structs.replace(test_tcplan.policy([]), received=received)
 
 
 def steps(side):
@@ -122,7 +122,7 @@ def test_the_queue_is_slower_than_the_slower_link(
         side, own_bps, policy_bps, default_bps, expected):
     """And the default class has at most half of it."""
     side.ingress_bps = own_bps
-    tree = side.desired_tree(dataclasses.replace(
+    tree = side.desired_tree(structs.replace(
         policy(), ingress_bps=policy_bps, default_rate_bps=default_bps))
     assert (tree[minors.LINK].rate_bps, tree[minors.HOST].rate_bps) == (
         pytest.approx(expected, rel=1e-6))

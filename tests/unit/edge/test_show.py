@@ -8,6 +8,7 @@ import logging
 import signal
 import types
 
+from msgspec import structs
 from oslo_config import cfg
 import pytest
 
@@ -62,11 +63,11 @@ def test_rows_are_by_the_policy_with_what_is_observed(policy, tree):
 
 
 def test_every_class_is_named_in_the_order_of_the_policy():
-    named, nameless = (dataclasses.replace(
+    named, nameless = (structs.replace(
         test_tcplan.coflow(minor, 5e6, weights), name=name)
         for minor, weights, name in ((0x10, (3.0, 1.0), 'sort'),
                                      (0x20, (), '')))
-    policy = dataclasses.replace(test_tcplan.policy([named, nameless]),
+    policy = structs.replace(test_tcplan.policy([named, nameless]),
                                  unmanaged=test_tcplan.unmanaged({1: 4e6}))
     tree = shape.build_tree(policy, test_tcplan.LINK_BPS, ports=(4,))
     found = show.rows(policy, PORTS, snapshot(tree), snapshot(tree), 1.0)

@@ -2,7 +2,8 @@
 
 """Binding of flows to ports."""
 
-import dataclasses
+
+from msgspec import structs
 
 from edge_module.classify import classified as base
 from tests.unit.edge import test_tcplan
@@ -14,7 +15,7 @@ def flow(vm='v1', src='10.0.0.1', dst='10.0.0.2', minor=17, port=None):
 
 
 def build(flows, ports, **policy):
-    return base.build_table(dataclasses.replace(
+    return base.build_table(structs.replace(
         test_tcplan.policy([]), flows=tuple(flows), **policy), ports)
 
 
@@ -96,7 +97,7 @@ def test_the_host_is_told_by_its_addresses_at_each_uplink():
     home = {base.Exit('eth1', 3, True): ['m1', 'm2'],
             base.Exit('eth2', 4, True): ['m1'],
             base.Exit('vxlan0', 5, True): []}
-    table = base.build_table(dataclasses.replace(
+    table = base.build_table(structs.replace(
         test_tcplan.policy([]), unmanaged=edge_policy.Unmanaged(1e6, ('m0',))),
         [], home)
     assert table.uplinks == home.keys() and not table.hooks

@@ -6,6 +6,7 @@ import dataclasses
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 import pytest
 
 from edge_module.tcplan import minors
@@ -260,7 +261,7 @@ def test_super_packets_are_cut_on_a_slow_link(link_bps, cuts):
 
 
 def test_limited_destinations_share_what_unmanaged_traffic_has():
-    wanted = dataclasses.replace(
+    wanted = structs.replace(
         policy([coflow(0x10, 9e7)]), unmanaged=unmanaged({1: 3e7, 63: 1e12}))
     tree = shape.build_tree(wanted, LINK_BPS, ports=[4, 66, 5])
     bare = shape.build_tree(policy([coflow(0x10, 9e7)]), LINK_BPS,
@@ -366,7 +367,7 @@ def test_control_packets_have_leaves_for_many_flows():
 
 
 def test_a_limited_destination_has_a_leaf_of_its_rate():
-    wanted = dataclasses.replace(policy([]), unmanaged=unmanaged(
+    wanted = structs.replace(policy([]), unmanaged=unmanaged(
         {1: 4e6, 2: 90e6}))
     settings = model.TreeSettings(frame_bytes=1564)
     tree = shape.build_tree(wanted, LINK_BPS, settings, ports=[4])
@@ -507,7 +508,7 @@ def test_guarantees_fit_beside_early_packets(rates_bps, gone_bps):
 
 def test_early_packets_raise_the_limit_of_their_host_alone():
     """Queues stay as long as they are, so that none is made again."""
-    wanted = dataclasses.replace(policy([]), unmanaged=unmanaged(
+    wanted = structs.replace(policy([]), unmanaged=unmanaged(
         {1: 4e6, 2: 9e6}))
     usual = shape.build_tree(wanted, LINK_BPS, ports=[4])
     tree = shape.build_tree(wanted, LINK_BPS, ports=[4],
@@ -545,7 +546,7 @@ def test_a_policy_that_decays_has_whole_turns_for_all():
 
 
 def test_a_policy_holds_in_proportion_on_another_link():
-    wanted = dataclasses.replace(
+    wanted = structs.replace(
         policy([coflow(0x10, 40e6, (3.0, 1.0), 80e6)]),
         unmanaged=unmanaged({1: 4e6}))
     assert shape.in_proportion(wanted, LINK_BPS) is wanted
@@ -556,7 +557,7 @@ def test_a_policy_holds_in_proportion_on_another_link():
     assert [(child.rate_bps, child.ceil_bps, child.weight)
             for child in one.destinations] == [(15e6, 40e6, 0.75),
                                                (5e6, 40e6, 0.25)]
-    assert found.unmanaged == dataclasses.replace(
+    assert found.unmanaged == structs.replace(
         unmanaged({1: 2e6}), others_bps=5e5)
     assert found.flows == wanted.flows
     assert found.ingress_bps == wanted.ingress_bps

@@ -7,6 +7,7 @@ import dataclasses
 from hypothesis import example
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 import pytest
 
 from edge_module.tcplan import minors
@@ -122,7 +123,7 @@ def test_class_under_another_parent_leaves_first():
 
 def test_limited_destinations_leave_after_their_ports():
     new = made.policy([])
-    old = shape.build_tree(dataclasses.replace(new, unmanaged=made.unmanaged(
+    old = shape.build_tree(structs.replace(new, unmanaged=made.unmanaged(
         {1: 4e6})), LINK_BPS, ports=[4])
     new = shape.build_tree(new, LINK_BPS, ports=[4])
     assert settle(old, new) == new

@@ -2,11 +2,11 @@
 
 """Rates of virtual functions: what a policy gives them, and the way there."""
 
-import dataclasses
 import itertools
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 import pytest
 
 from edge_module.classify import classified as classify
@@ -79,8 +79,8 @@ def test_ceils_of_destinations_end_at_their_coflows():
 
 def test_a_destination_may_have_less_than_its_coflow():
     child, = A.destinations
-    held = dataclasses.replace(A, rate_bps=50e6, destinations=(
-        dataclasses.replace(child, rate_bps=50e6, ceil_bps=80e6),))
+    held = structs.replace(A, rate_bps=50e6, destinations=(
+        structs.replace(child, rate_bps=50e6, ceil_bps=80e6),))
     assert rates([held], (1, 0x11)) == {
         FUNCTIONS[1]: vf_rates.Rate(50, 125, 0x10),
         group(0x10): vf_rates.Rate(50, 345)}

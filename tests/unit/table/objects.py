@@ -2,7 +2,8 @@
 
 """What policies must say, in the plainest way: object by object."""
 
-import dataclasses
+
+from msgspec import structs
 
 from tests.unit import rows
 from virtco.table import coflow_table
@@ -74,8 +75,8 @@ def _class(link, coflow, place, left, rates, taken, borrows):
 def is_close(old, new, tolerance):
     """Whether nobody need be told; the order of classes says nothing."""
     return (
-        sorted(map(dataclasses.astuple, old.flows), key=repr)
-        == sorted(map(dataclasses.astuple, new.flows), key=repr)
+        sorted(map(structs.astuple, old.flows), key=repr)
+        == sorted(map(structs.astuple, new.flows), key=repr)
         and set(old.received) == set(new.received)
         and all(_near(getattr(old, name), getattr(new, name), tolerance)
                 for name in ('egress_bps', 'ingress_bps', 'default_rate_bps'))

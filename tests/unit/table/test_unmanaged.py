@@ -2,11 +2,11 @@
 
 """Who may send how much towards hosts where coflows arrive."""
 
-import dataclasses
 import math
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 import pytest
 
 from tests.unit import made
@@ -122,12 +122,12 @@ def test_small_changes_are_no_news():
                               ({'host': 'h3'}, False),
                               ({'slot': 2}, False),
                               ({'macs': (_mac(7),)}, False)):
-        other = dataclasses.replace(
-            one, limits=(dataclasses.replace(limit, **changes),))
+        other = structs.replace(
+            one, limits=(structs.replace(limit, **changes),))
         assert unmanaged.is_close(one, other, 0.1) is is_close
-    assert unmanaged.is_close(one, dataclasses.replace(one), 0.0)
+    assert unmanaged.is_close(one, structs.replace(one), 0.0)
     for others_bps, is_close in ((2.2e7, True), (2.3e7, False)):
-        assert unmanaged.is_close(one, dataclasses.replace(
+        assert unmanaged.is_close(one, structs.replace(
             one, others_bps=others_bps), 0.1) is is_close
     assert unmanaged.is_close(None, None, 0.1)
     assert not unmanaged.is_close(None, one, 0.1)
