@@ -156,6 +156,6 @@ def test_kernel_prices_what_the_objective_prices():
     graph, state = search._prepare(
         found, search.s_per_byte, search.levels(found),
         price_s=search._price_s(found))
-    cost_s = kernel.anneal(graph, state, 3, 0, 1.0, 1.0, math.inf, 0.0, 0.0,
+    cost_s = kernel.anneal(graph, state, 3, 0, 1.0, 1.0, math.inf, 0.0,
                            math.inf)
     assert cost_s == pytest.approx(value.objective_s, rel=1e-6)

@@ -267,7 +267,7 @@ def test_what_no_move_changes_is_fixed():
         APART, search.s_per_byte, (level, base, floor + 4.0, weight),
         price_s=price_s)
     tops_s = np.maximum((base * search.s_per_byte).max(axis=1), 4.0)
-    assert localsearch._fixed_s(graph) == pytest.approx(
+    assert graph.fixed_s == pytest.approx(
         (tops_s * weight).sum() + base[-1] @ price_s)
 
 
@@ -368,18 +368,15 @@ def test_what_a_cut_and_a_polish_ask_for(monkeypatch):
     assert list(asked[0][0].ceiling_s) == pytest.approx([2.0, 3 + 2, 10.0])
 
 
-def test_the_kernel_is_asked_again_for_what_is_left(monkeypatch):
-    monkeypatch.setattr(localsearch, '_fixed_s', lambda _graph: 2.0)
-
+def test_the_kernel_is_asked_again_for_what_is_left():
     def asked(bests, enough_s=0.0, spent=10.0):
         search, seen, left = searcher(), [], iter(bests)
         state = types.SimpleNamespace(counts=[0, 0, 4, spent], random=[77])
         budget = budgets.Budget(budgets.Counter(), 1.0)
 
-        def anneal(_graph, _state, power, moves, hot, cold, best_s, fixed_s,
-                   enough_s, most):
-            seen.append((power, moves, hot, cold, best_s, fixed_s, enough_s,
-                         most))
+        def anneal(_graph, _state, power, moves, hot, cold, best_s, enough_s,
+                   most):
+            seen.append((power, moves, hot, cold, best_s, enough_s, most))
             return next(left)
 
         search.kernel = types.SimpleNamespace(anneal=anneal)
@@ -389,7 +386,7 @@ def test_the_kernel_is_asked_again_for_what_is_left(monkeypatch):
         assert budget.clock.units == spent * len(seen)
         return seen
 
-    rest = (0.1, math.inf, 2.0, 0.0, budgets.CHUNK_UNITS)
+    rest = (0.1, math.inf, 0.0, budgets.CHUNK_UNITS)
     first, second, third = asked([9.0, 8.0, 7.0])
     assert first == (5, 10, 0.4, *rest)
     assert second == (5, 6, pytest.approx(0.4 * 0.25 ** 0.4), 0.1, 9.0,

@@ -64,7 +64,7 @@ class Run:
             np.full(len(self.weight), ceiling), self.price_s)
         self.power = power
         self.told_s = kernel.anneal(
-            self.graph, self.state, power, moves, 0.3, 0.01, math.inf, 0.0,
+            self.graph, self.state, power, moves, 0.3, 0.01, math.inf,
             enough_s, most)
         self.assign = np.array(self.state.assign)
         self.best = np.array(self.state.best)

@@ -50,6 +50,7 @@ class Graph:
     :ivar floor_s: least maximum of each level.
     :ivar ceiling_s: largest time of a port after a move, for each level.
     :ivar price_s: seconds that a byte on a port adds to the objective.
+    :ivar fixed_s: part of the objective that no move can change.
     """
 
     n: cython.Py_ssize_t
@@ -72,11 +73,11 @@ class Graph:
     adj_out: cython.double[::1]
     adj_in: cython.double[::1]
     s_per_byte: cython.double[::1]
-    base: cython.double[::1]
     floor_s: cython.double[::1]
     ceiling_s: cython.double[::1]
     weight: cython.double[::1]
     price_s: cython.double[::1]
+    fixed_s: cython.double
 
 
 @cython.dataclasses.dataclass(repr=False, eq=False)
@@ -172,29 +173,6 @@ def add(g: Graph, s: State, port: cython.Py_ssize_t, level: cython.Py_ssize_t,
     touch(g, s, port)
     for k in range(level, g.n_levels):
         s.load[port * g.n_levels + k] += size_bytes
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def add_path(g: Graph, s: State, src: cython.Py_ssize_t,
-             dst: cython.Py_ssize_t, level: cython.Py_ssize_t,
-             size_bytes: cython.double) -> cython.void:
-    """Add bytes to the ports of a path."""
-    if src == dst:
-        return
-    m = g.n_hosts
-    for row in range(g.n_rows):
-        up = g.port_out[row * m + src]
-        down = g.port_out[row * m + dst]
-        if up != down:
-            if up >= 0:
-                add(g, s, up, level, size_bytes)
-            if down >= 0:
-                add(g, s, down + (g.n_uplinks if row else m), level,
-                    size_bytes)
-    if g.pipe:
-        add(g, s, 2 * (m + g.n_uplinks) + src * m + dst, level, size_bytes)
 
 
 @cython.cfunc
@@ -515,39 +493,6 @@ def enlist(g: Graph, s: State, node: cython.Py_ssize_t, a: cython.Py_ssize_t,
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def set_up(g: Graph, s: State, power: cython.Py_ssize_t) -> cython.void:
-    """Set the state's loads, members and sums from its assignment."""
-    kk = g.n_levels
-    for i in range(g.n_ports * kk):
-        s.load[i] = g.base[i]
-    for port in range(g.n_ports):
-        s.mark[port] = 0
-    s.counts[0] = 0
-    for node in range(g.n):
-        a = s.assign[node]
-        for e in range(g.adj_start[node], g.adj_start[node + 1]):
-            h = s.assign[g.adj_node[e]]
-            out = g.adj_out[e]
-            if h != a and out > 0:
-                k = g.adj_level[e]
-                add_path(g, s, a, h, k, out)
-    for i in range(s.counts[0]):
-        s.mark[s.touched[i]] = 0
-    s.counts[0] = 0
-    for host in range(g.n_hosts):
-        s.n_members[host] = 0
-    for i in range(len(g.movable)):
-        node = g.movable[i]
-        host = s.assign[node]
-        s.members[host * g.n + s.n_members[host]] = node
-        s.place[node] = s.n_members[host]
-        s.n_members[host] += 1
-    refresh(g, s, power)
-
-
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
 def propose(g: Graph, s: State, node: cython.Py_ssize_t, b: cython.Py_ssize_t
             ) -> cython.bint:
     """Put one more node into the move; False when it may not go there."""
@@ -780,16 +725,15 @@ def draw_move(g: Graph, s: State) -> cython.bint:
 
 def anneal(g: Graph, s: State, power: cython.Py_ssize_t,
            moves: cython.Py_ssize_t, hot: cython.double, cold: cython.double,
-           best_s: cython.double, fixed_s: cython.double,
-           enough_s: cython.double, most: cython.double) -> float:
+           best_s: cython.double, enough_s: cython.double,
+           most: cython.double) -> float:
     """Make some moves from s.assign; s.best holds the best seen.
 
     How many were made and what they cost is in s.counts.
 
-    :param hot: temperature at the first move, relative to best_s - fixed_s.
+    :param hot: temperature at the first move, relative to best_s - g.fixed_s.
     :param cold: temperature at the last move.
     :param best_s: objective of s.best in this order of coflows.
-    :param fixed_s: part of the objective that no move can change.
     :param enough_s: stop when best_s gets there.
     :param most: units of work, beside adding up, after which it stops.
     :returns: objective of s.best afterwards.
@@ -797,7 +741,7 @@ def anneal(g: Graph, s: State, power: cython.Py_ssize_t,
     with cython.nogil:
         s.counts[2] = 0
         s.counts[3] = 0
-        set_up(g, s, power)
+        refresh(g, s, power)
         cost = smooth_cost(g, s, power)
         now_s = true_cost(g, s) if power > 0 else cost
         if now_s < best_s:
@@ -824,7 +768,7 @@ def anneal(g: Graph, s: State, power: cython.Py_ssize_t,
                 shift(g, s, s.move_node[j], s.move_to[j])
             new = changed_cost(g, s, power)
             if new > cost:
-                limit = heat * max(best_s - fixed_s, 1e-6 * best_s)
+                limit = heat * max(best_s - g.fixed_s, 1e-6 * best_s)
                 chance = 0.0
                 if limit > 0 and new < INFINITE:
                     chance = math.exp((cost - new) / limit)

@@ -200,12 +200,9 @@ class Searcher:
         """
         if not self.inst.arcs:
             return start.copy()
-        levels = level, base, floor, _weight = self.levels(start)
-        loads = objectives.own_loads(self.inst, start)
-        totals = base.copy()
-        for coflow, row in zip(level, loads):
-            totals[coflow:] += row
-        ceiling = np.maximum((totals * self.s_per_byte).max(axis=1), floor)
+        levels = self.levels(start)
+        times_s = self._loads(start, levels) * self.s_per_byte
+        ceiling = np.maximum(times_s.max(axis=1), levels[2])
         graph, state = self._prepare(
             start, self.s_per_byte, levels, ceiling * (1 + 1e-12))
         self._run(graph, state, 0, moves, POLISH_HOT, COLD_OF_MANY, budget)
@@ -217,12 +214,12 @@ class Searcher:
         """Run this many moves while there is time, if any can be made."""
         if not self.can_move:
             return
-        best_s, fixed_s, done = np.inf, _fixed_s(graph), 0
+        best_s, done = np.inf, 0
         while done < moves and best_s > enough_s and budget.units() > 0:
             best_s = self.kernel.anneal(
                 graph, state, power, moves - done,
-                hot * (cold / hot) ** (done / moves), cold, best_s, fixed_s,
-                enough_s, budget.chunk())
+                hot * (cold / hot) ** (done / moves), cold, best_s, enough_s,
+                budget.chunk())
             done += state.counts[2]
             budget.spend(state.counts[3])
         self.moves_done += done
@@ -253,6 +250,14 @@ class Searcher:
         base = np.array([inst.running.first(n) for n in seen.tolist()])
         return level, base, inst.floor_s[seen], weight
 
+    def _loads(self, assign: np.ndarray, levels: Levels) -> np.ndarray:
+        """Compute the bytes per level and port, shape (K, P)."""
+        level, base, _floor, _weight = levels
+        loads = base.copy()
+        for first, row in zip(level, objectives.own_loads(self.inst, assign)):
+            loads[first:] += row
+        return loads
+
     def _prepare(self, assign: np.ndarray, s_per_byte: np.ndarray,
                  levels: Levels, ceiling: np.ndarray | None = None,
                  price_s: np.ndarray | None = None
@@ -277,27 +282,19 @@ class Searcher:
             port_out=inst.port_out.ravel(), adj_start=start, adj_node=node,
             adj_level=level[coflow],
             adj_out=out, adj_in=into,
-            s_per_byte=s_per_byte,
-            base=np.ascontiguousarray(base.T).ravel(), floor_s=floor,
-            ceiling_s=ceiling, weight=weight, price_s=price_s))
+            s_per_byte=s_per_byte, floor_s=floor, ceiling_s=ceiling,
+            weight=weight, price_s=price_s,
+            fixed_s=float(np.maximum((base * s_per_byte).max(axis=1), floor)
+                          @ weight + base[-1] @ price_s)))
         free = inst.left(inst.room, assign, inst.demand).ravel()
-        return graph, self.kernel.State(**_state(graph, assign, free,
-                                                 self.random))
+        return graph, self.kernel.State(**_state(
+            graph, assign, free, self._loads(assign, levels), self.random))
 
 
 def _one_level(n_coflows: int, n_ports: int) -> Levels:
     """Put all coflows at one level, with nothing on the ports before them."""
     return (np.zeros(n_coflows, dtype=np.int64), np.zeros((1, n_ports)),
             np.zeros(1), np.ones(1))
-
-
-def _fixed_s(g: kernel.Graph) -> float:
-    """Compute the objective of the base loads alone, in s."""
-    base = np.array(g.base).reshape(g.n_ports, g.n_levels)
-    times = base * np.array(g.s_per_byte)[:, None]
-    tops = np.maximum(times.max(axis=0), np.array(g.floor_s))
-    return float((tops * np.array(g.weight)).sum()
-                 + (base[:, -1] * np.array(g.price_s)).sum())
 
 
 def _mix(seed: int) -> int:
@@ -343,9 +340,18 @@ def _adjacency(inst: instances.Instance) -> tuple[np.ndarray, ...]:
 
 
 def _state(g: kernel.Graph, assign: np.ndarray, free: np.ndarray,
-           generator: np.ndarray) -> dict[str, Any]:
+           load: np.ndarray, generator: np.ndarray) -> dict[str, Any]:
     """Allocate the kernel's working arrays for an assignment."""
     kk, ports = g.n_levels, g.n_ports
+    # Movable nodes by host, and the place of each among those of its host.
+    nodes = np.array(g.movable)
+    nodes = nodes[np.argsort(assign[nodes], kind='stable')]
+    n_members = np.bincount(assign[nodes], minlength=g.n_hosts)
+    place = np.full(g.n, -1, dtype=np.int64)
+    place[nodes] = np.arange(len(nodes)) - np.repeat(
+        np.cumsum(n_members) - n_members, n_members)
+    members = np.zeros((g.n_hosts, g.n), dtype=np.int64)
+    members[assign[nodes], place[nodes]] = nodes
     blocks = -(-ports // BLOCK_PORTS) * kk
 
     def ints(size: int) -> np.ndarray:
@@ -354,12 +360,12 @@ def _state(g: kernel.Graph, assign: np.ndarray, free: np.ndarray,
     return compiled.views(
         assign=assign.astype(np.int64).copy(),
         best=assign.astype(np.int64).copy(), free=free,
-        load=np.zeros(ports * kk), power_sum=np.zeros(kk),
+        load=load.T.ravel(), power_sum=np.zeros(kk),
         power_top=np.zeros(kk), delta=np.zeros(kk), scale=np.ones(kk),
         top_s=np.zeros(kk), top_port=ints(kk), block_stale=ints(blocks),
         block_s=np.zeros(blocks), block_port=ints(blocks),
-        members=ints(g.n * g.n_hosts), n_members=ints(g.n_hosts),
-        place=np.full(g.n, -1, dtype=np.int64), touched=ints(ports),
+        members=members.ravel(), n_members=n_members, place=place,
+        touched=ints(ports),
         mark=ints(ports), saved=np.zeros(ports * kk),
         level_work=np.zeros(4 * kk), move_node=ints(MAX_MOVE_NODES),
         move_from=ints(MAX_MOVE_NODES),
