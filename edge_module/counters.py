@@ -79,7 +79,7 @@ class Total:
     @property
     def value(self) -> model.Counts:
         """Sums since the first reading, across restarts of the kernel's."""
-        return model.Counts(*map(operator.add, self.base, self.last))
+        return self.base.plus(self.last)
 
 
 _RDMA = Name('uplink', 'rdma')
@@ -122,8 +122,9 @@ class Counters:
     def name_limits(self, unmanaged: edge_policy.Unmanaged | None) -> None:
         """Set the limited host of each slot; see :meth:`limited`."""
         limits = unmanaged.limits if unmanaged is not None else ()
-        self._limits = {0: '', **{limit.slot: limit.host for limit in limits}}
-        self._of_class = None
+        named = {0: '', **{limit.slot: limit.host for limit in limits}}
+        if named != self._limits:
+            self._limits, self._of_class = named, None
 
     def name_classes(self, classes: Iterable[edge_policy.CoflowClass]
                      ) -> None:
@@ -137,9 +138,11 @@ class Counters:
             named[coflow.minor] = coflow.coflow_id, ''
             for child in coflow.destinations:
                 named[child.minor] = coflow.coflow_id, child.host
-        self._classes.update(named)
-        self.coflow_minors = set(named)
-        self._of_class = None
+        if named.keys() != self.coflow_minors or not (
+                named.items() <= self._classes.items()):
+            self._classes.update(named)
+            self.coflow_minors = set(named)
+            self._of_class = None
 
     def add_stats(self, stats: Mapping[int, wire.ClassStats]) -> None:
         """Take in one dump of the classes.
@@ -169,9 +172,8 @@ class Counters:
                     int(name.where) not in classes
                     and int(name.where) % minors.FURTHER not in self._classes):
                 into = self._total(name._replace(where=''))
-                into.base = model.Counts(*map(
-                    operator.add, into.base,
-                    self._totals[name.kind].pop(name).value))
+                into.base = into.base.plus(
+                    self._totals[name.kind].pop(name).value)
         return {minor: list(map(self._total, self._names_of(minor)))
                 for minor in classes}
 
@@ -267,14 +269,14 @@ class Counters:
         self._total(_RDMA).update(model.Counts(sent_bytes))
         self._total(_RDMA_RECEIVED).update(model.Counts(received_bytes))
 
-    def sums(self) -> dict[str, float]:
-        """Return the fields of a report that are bytes of the whole uplink."""
+    def sums(self) -> dict[str, Any]:
+        """Return the fields of a report about the whole uplink."""
         sent: collections.Counter[str] = collections.Counter()
         for name, seen in self._of_kind('uplink'):
             sent[name.subject] += seen.sent_bytes
         shared = self.shared()
         return {
-            'uplink_sent_bytes': sent.total(),
+            'shared': shared, 'uplink_sent_bytes': sent.total(),
             'default_sent_bytes': sent['rdma'] + sum(
                 shared[part].sent_bytes for part in ('host', 'unmanaged')),
             'unshaped_sent_bytes': sent['queue'] + sent['rdma'],
@@ -324,28 +326,29 @@ class Counters:
 
     def coflows(self) -> tuple[reports.CoflowCounters, ...]:
         """Return the ``coflows`` of a report."""
-        sums: dict[str, collections.Counter[str]] = collections.defaultdict(
-            lambda: collections.Counter(sent_bytes=0))
-        children: dict[str, dict[str, collections.Counter[str]]] = (
-            collections.defaultdict(lambda: collections.defaultdict(
-                collections.Counter)))
+        def sums() -> dict[str, int]:
+            return collections.defaultdict(int, sent_bytes=0)
+
+        found: dict[str, dict[str, int]] = collections.defaultdict(sums)
+        children: dict[str, dict[str, dict[str, int]]] = (
+            collections.defaultdict(lambda: collections.defaultdict(sums)))
         for name, seen in (*self._of_kind('coflow'),
                            *self._of_kind('destination')):
-            found, backlog = sums[name.subject], self._backlog_bytes(name)
-            found['drops'] += seen.drops
-            found['backlog_bytes'] += backlog
+            own, backlog = found[name.subject], self._backlog_bytes(name)
+            own['drops'] += seen.drops
+            own['backlog_bytes'] += backlog
             if name.kind == 'coflow':
-                found['sent_bytes'] += seen.sent_bytes
-                found['sent_packets'] += seen.sent_packets
+                own['sent_packets'] += seen.sent_packets
             else:
                 # An uplink each.
-                children[name.subject][name.target].update(
-                    sent_bytes=seen.sent_bytes, backlog_bytes=backlog)
+                own = children[name.subject][name.target]
+                own['backlog_bytes'] += backlog
+            own['sent_bytes'] += seen.sent_bytes
         return tuple(reports.CoflowCounters(
-            coflow_id, **found, destinations=tuple(
+            coflow_id, **own, destinations=tuple(
                 reports.DestinationCounter(host, **sent)
                 for host, sent in children[coflow_id].items()))
-            for coflow_id, found in sums.items())
+            for coflow_id, own in found.items())
 
     def pairs(self) -> tuple[reports.PairCounter, ...]:
         """Return the ``pairs`` of a report, one per flow entry.

@@ -150,6 +150,8 @@ class Enforcer(shaper.Shaper):
         its virtual function got no rate.
         """
         refused, rates = self.classifier.refused, self.functions.notes
+        if not (refused or rates):
+            return self.ports or ()
         return tuple(dataclasses.replace(port, notes=(*port.notes, *filter(
             None, (refused.get((port.dev, port.ifindex)),
                    rates.get(port.ifindex), rates.get(port.mac.lower())))))

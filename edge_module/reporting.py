@@ -215,7 +215,6 @@ class Readings:
                 'coflows': self.counters.coflows(),
                 'pairs': self.pairs,
                 'peers': self.peers,
-                'shared': self.counters.shared(),
                 'unmanaged': reports.UnmanagedCounters(
                     _addresses(self.destinations, edge_policy.MAX_MACS),
                     self.counters.limited()),

@@ -54,6 +54,8 @@ _U32 = struct.Struct('=I')
 _U64 = struct.Struct('=Q')
 _BASIC = struct.Struct('=QI')
 _QUEUE = struct.Struct('=IIIII')
+# Both with their headers, as kernels send them.
+_STATS = struct.Struct('=HHQI4xHHIIIII')
 _TBF_OPT = struct.Struct('=12s12sIII')
 
 KIND, OPTIONS, _STATS2 = 1, 2, 7
@@ -64,6 +66,7 @@ TBF_PARMS, TBF_RATE64, _TBF_BURST = 1, 4, 6
 # that has begun to cut, and block it.
 _UNBOUND = 10 ** 15
 _STATS_BASIC, _STATS_QUEUE, _STATS_PKT64 = 1, 3, 8
+_STATS_AT = 20
 _LINKLAYER_ETHERNET = 1
 _NS_PER_TICK = 64
 _U32_MAX = 0xFFFFFFFF
@@ -324,31 +327,34 @@ def shown_rate(spec: bytes, wide: bytes | None) -> int:
 def _stats_of(body: bytes) -> ClassStats | None:
     """Parse the counters of a qdisc or class; None without any.
 
-    All classes are read several times a second, so nothing is copied.
+    All classes are read several times a second, so nothing is copied where
+    the counters are in the usual order.
     """
-    start, end = _find(body, _STATS2, TCMSG.size, len(body))
-    if not start:
-        return None
-    basic, wide, queue = (_find(body, kind, start, end)[0] for kind in (
-        _STATS_BASIC, _STATS_PKT64, _STATS_QUEUE))
-    sent_bytes, sent_packets = (_BASIC.unpack_from(body, basic) if basic
-                                else (0, 0))
-    if wide:
-        sent_packets, = _U64.unpack_from(body, wide)
-    _, backlog, drops, _, _ = (_QUEUE.unpack_from(body, queue) if queue
-                               else (0, 0, 0, 0, 0))
-    return ClassStats(sent_bytes, sent_packets, backlog, drops)
-
-
-def _find(data: bytes, wanted: int, offset: int, end: int) -> tuple[int, int]:
-    """Return where the value of an attribute starts and ends; zeros without.
-    """
-    unpack, header = _ATTR.unpack_from, _ATTR.size
+    unpack, header, end = _ATTR.unpack_from, _ATTR.size, len(body)
+    offset = TCMSG.size
     while offset + header <= end:
-        length, kind = unpack(data, offset)
+        length, kind = unpack(body, offset)
         if length < header:
             break
-        if kind & 0x3fff == wanted:
-            return offset + header, offset + length
+        if kind & 0x3fff == _STATS2:
+            return _read_stats(body, offset + header, offset + length)
         offset += (length + 3) & ~3
-    return 0, 0
+    return None
+
+
+def _read_stats(body: bytes, start: int, end: int) -> ClassStats:
+    """Parse the attributes of counters from ``start`` to ``end``."""
+    if end - start >= _STATS.size:
+        (length, kind, sent_bytes, sent_packets, _, next_kind, _, backlog,
+         drops, _, _) = _STATS.unpack_from(body, start)
+        if (length, kind, next_kind) == (_STATS_AT, _STATS_BASIC,
+                                         _STATS_QUEUE):
+            return ClassStats(sent_bytes, sent_packets, backlog, drops)
+    found = dict(attrs(body[start:end], 0))
+    sent_bytes, sent_packets = _BASIC.unpack_from(
+        found.get(_STATS_BASIC, bytes(_BASIC.size)))
+    if _STATS_PKT64 in found:
+        sent_packets, = _U64.unpack_from(found[_STATS_PKT64])
+    _, backlog, drops, _, _ = _QUEUE.unpack_from(
+        found.get(_STATS_QUEUE, bytes(_QUEUE.size)))
+    return ClassStats(sent_bytes, sent_packets, backlog, drops)

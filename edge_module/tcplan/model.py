@@ -11,6 +11,7 @@ first send what they have queued.
 from collections.abc import Mapping
 import dataclasses
 import math
+import operator
 from typing import Annotated
 from typing import NamedTuple
 
@@ -71,13 +72,8 @@ class HtbClass:
         Turns and priority of an inner class are ignored: the kernel does not
         change them.
         """
-        turns = ((other.quantum_bytes, other.prio)
-                 if self.limit_bytes is None
-                 else (self.quantum_bytes, self.prio))
-        return dataclasses.replace(
-            self, limit_bytes=other.limit_bytes,
-            packet_bytes=other.packet_bytes, quantum_bytes=turns[0],
-            prio=turns[1]) == other
+        return _PARAMETERS(self) == _PARAMETERS(other) and (
+            self.limit_bytes is None or _OF_LEAF(self) == _OF_LEAF(other))
 
     def stands_as(self, have: 'HtbClass') -> bool:
         """Return whether the kernel's class needs no change to be this one."""
@@ -91,6 +87,10 @@ class HtbClass:
             other.limit_bytes, other.packet_bytes)
 
 
+_PARAMETERS = operator.attrgetter(
+    'minor', 'parent', 'rate_bps', 'ceil_bps', 'overhead_bytes',
+    'frame_min_bytes')
+_OF_LEAF = operator.attrgetter('quantum_bytes', 'prio')
 Tree = dict[int, HtbClass]
 
 
@@ -100,6 +100,14 @@ class Counts(NamedTuple):
     sent_bytes: int = 0
     sent_packets: int = 0
     drops: int = 0
+
+    def plus(self, other: 'Counts') -> 'Counts':
+        """Return the sum of two counters."""
+        return Counts(*map(operator.add, self, other))
+
+    def since(self, before: 'Counts') -> 'Counts':
+        """Return what was counted after an earlier reading."""
+        return Counts(*map(operator.sub, self, before))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -149,6 +157,17 @@ class TreeSettings:
         if not 0 < self.link_packet_s < takes_s:
             return self
         return dataclasses.replace(self, super_packet_s=1e-9)
+
+    def htb_class(self, minor: int, parent: int, rate_bps: int, ceil_bps: int,
+                  prio: int, quantum_bytes: int,
+                  limit_bytes: int | None = None,
+                  packet_bytes: int | None = None, burst_bytes: int = 0
+                  ) -> HtbClass:
+        """Return a class whose frames are as long as on this wire."""
+        return HtbClass(
+            minor, parent, rate_bps, ceil_bps, prio, quantum_bytes,
+            limit_bytes, packet_bytes, self.overhead_bytes,
+            self.frame_min_bytes, burst_bytes)
 
     @property
     def whole_ceil_bps(self) -> int:

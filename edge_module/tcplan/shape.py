@@ -2,6 +2,7 @@
 
 """The HTB tree that enforces a policy on a link. Pure."""
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
@@ -53,24 +54,21 @@ def base_tree(link_bps: float, default_rate_bps: float,
     default = min(link - control, model.whole_bps(default_rate_bps))
     host = model.whole_bps(HOST_PART * default)
 
-    def inner(minor: int, parent: int, rate_bps: int, ceil_bps: int
-              ) -> model.HtbClass:
-        return model.HtbClass(minor, parent, rate_bps, ceil_bps, 0,
-                              settings.min_quantum_bytes, None)
-
-    return {item.minor: _on_wire(item, settings) for item in (
-        inner(minors.LINK, minors.ROOT, link, link),
-        model.HtbClass(
-            minors.HOST, minors.LINK, host, link, HOST_PRIO,
-            settings.min_quantum_bytes,
+    quantum = settings.min_quantum_bytes
+    return {item.minor: item for item in (
+        settings.htb_class(minors.LINK, minors.ROOT, link, link, 0, quantum),
+        settings.htb_class(
+            minors.HOST, minors.LINK, host, link, HOST_PRIO, quantum,
             # The least rate at which the queue may drain.
             model.leaf_limit_bytes(default, settings),
             model.leaf_packet_bytes(default, link, settings),
-            burst_bytes=HOST_BURST_BYTES),
-        inner(minors.UNMANAGED, minors.LINK,
-              max(model.IDLE_RATE_BPS, default - host), link),
-        inner(minors.CONTROL, minors.LINK, control,
-              model.whole_bps(CONTROL_CEIL_SHARE * link)))}
+            HOST_BURST_BYTES),
+        settings.htb_class(
+            minors.UNMANAGED, minors.LINK,
+            max(model.IDLE_RATE_BPS, default - host), link, 0, quantum),
+        settings.htb_class(
+            minors.CONTROL, minors.LINK, control,
+            model.whole_bps(CONTROL_CEIL_SHARE * link), 0, quantum))}
 
 
 def receiver_tree(link_bps: float, default_rate_bps: float, minor: int
@@ -93,24 +91,6 @@ def receiver_tree(link_bps: float, default_rate_bps: float, minor: int
         prio=0))}
 
 
-def _on_wire(item: model.HtbClass, settings: model.TreeSettings
-             ) -> model.HtbClass:
-    return dataclasses.replace(item, overhead_bytes=settings.overhead_bytes,
-                               frame_min_bytes=settings.frame_min_bytes)
-
-
-def _port_class(minor: int, base: model.Tree) -> model.HtbClass:
-    """Return the class of a VM port's unmanaged traffic.
-
-    It has no guarantee of its own, so it borrows from its parent, and all
-    ports share the parent's guarantee in turns.
-    """
-    host = base[minors.HOST]
-    return dataclasses.replace(
-        host, minor=minor, parent=minors.UNMANAGED,
-        rate_bps=model.IDLE_RATE_BPS, prio=model.LOWEST_PRIO, burst_bytes=0)
-
-
 def _with_turn(item: model.HtbClass, turn: float,
                settings: model.TreeSettings) -> model.HtbClass:
     """Return a leaf with another turn, or a coflow's, whose turn stays.
@@ -130,53 +110,61 @@ def _with_turn(item: model.HtbClass, turn: float,
         packet_bytes=settings.frame_bytes or item.packet_bytes)
 
 
-def _limit_classes(unmanaged: edge_policy.Unmanaged, factor: float,
-                   default_bps: float, base: model.Tree,
-                   settings: model.TreeSettings, seats: Iterable[int],
-                   early_bps: Mapping[int, float]
-                   ) -> Iterable[model.HtbClass]:
-    """Yield a class per limited destination, and its child of each port.
+def _unmanaged_classes(
+        default_rate_bps: float, unmanaged: edge_policy.Unmanaged | None,
+        factor: float, early_bps: frozenset[tuple[int, float]],
+        ports: tuple[int, ...], link_bps: float, settings: model.TreeSettings
+        ) -> Iterable[model.HtbClass]:
+    """Yield all classes but those of coflows.
 
-    :param factor: factor by which the limits are multiplied.
+    A port's class has no guarantee of its own, so it borrows from its parent,
+    and all ports share the parent's guarantee in turns.
+
+    :param factor: factor by which limits by destination are multiplied.
     :param early_bps: rate that is added to them then, by minor.
     """
-    parent = base[minors.UNMANAGED]
+    base = base_tree(link_bps, default_rate_bps, settings)
+    yield from base.values()
+    host, control = base[minors.HOST], base[minors.CONTROL]
+    own = sorted(minors.of_ports(ports).values())
+    for minor in (minors.UNKNOWN, *own):
+        yield settings.htb_class(
+            minor, minors.UNMANAGED, model.IDLE_RATE_BPS, host.ceil_bps,
+            model.LOWEST_PRIO, host.quantum_bytes, host.limit_bytes,
+            host.packet_bytes)
+    leaf_bytes = max(CONTROL_LEAF_BYTES, model.leaf_limit_bytes(
+        control.rate_bps, dataclasses.replace(
+            settings, min_leaf_bytes=CONTROL_LEAF_BYTES)))
+    # Control packets have the first priority.
+    for minor in (minors.UPLINK_CONTROL, *map(minors.of_control, own)):
+        yield settings.htb_class(
+            minor, minors.CONTROL, model.IDLE_RATE_BPS, control.ceil_bps, 0,
+            CONTROL_QUANTUM_BYTES, leaf_bytes, model.WHOLE_BYTES)
+    if unmanaged is None:
+        return
+    default_bps = model.whole_bps(default_rate_bps)
+    seats = {minors.UNKNOWN_SEAT, *minors.seats(ports).values()}
     slots = {0: unmanaged.others_bps,
              **{limit.slot: limit.rate_bps for limit in unmanaged.limits}}
     for slot, rate_bps in slots.items():
-        usual_bps = model.whole_bps(min(factor * rate_bps, parent.ceil_bps))
+        usual_bps = model.whole_bps(min(factor * rate_bps, host.ceil_bps))
         ceil_bps = model.whole_bps(min(
-            usual_bps + early_bps.get(minors.of_limit(slot), 0.0),
-            parent.ceil_bps))
-        yield dataclasses.replace(
-            parent, minor=minors.of_limit(slot), parent=minors.UNMANAGED,
-            rate_bps=model.IDLE_RATE_BPS, ceil_bps=ceil_bps)
-        for minor in sorted({minors.of_limited(slot, seat)
-                             for seat in seats}):
-            yield dataclasses.replace(
-                _port_class(minor, base), parent=minors.of_limit(slot),
-                ceil_bps=ceil_bps,
-                limit_bytes=model.leaf_limit_bytes(
-                    min(default_bps, usual_bps), settings),
-                packet_bytes=model.leaf_packet_bytes(
-                    default_bps, usual_bps, settings))
+            usual_bps + dict(early_bps).get(minors.of_limit(slot), 0.0),
+            host.ceil_bps))
+        yield settings.htb_class(
+            minors.of_limit(slot), minors.UNMANAGED, model.IDLE_RATE_BPS,
+            ceil_bps, 0, host.quantum_bytes)
+        leaf = (model.leaf_limit_bytes(min(default_bps, usual_bps), settings),
+                model.leaf_packet_bytes(default_bps, usual_bps, settings))
+        for seat in sorted(seats):
+            yield settings.htb_class(
+                minors.of_limited(slot, seat), minors.of_limit(slot),
+                model.IDLE_RATE_BPS, ceil_bps, model.LOWEST_PRIO,
+                host.quantum_bytes, *leaf)
 
 
-def _control_class(minor: int, base: model.Tree,
-                   settings: model.TreeSettings) -> model.HtbClass:
-    """Return a class of control packets, which has the first priority."""
-    parent = base[minors.CONTROL]
-    return dataclasses.replace(
-        parent, minor=minor, parent=minors.CONTROL,
-        rate_bps=model.IDLE_RATE_BPS, quantum_bytes=CONTROL_QUANTUM_BYTES,
-        limit_bytes=max(CONTROL_LEAF_BYTES, model.leaf_limit_bytes(
-            parent.rate_bps, dataclasses.replace(
-                settings, min_leaf_bytes=CONTROL_LEAF_BYTES))),
-        packet_bytes=model.WHOLE_BYTES)
-
-
-#: Classes of each coflow by the arguments that they were made of: of ten
-#: thousand coflows, most are unchanged from one policy to the next.
+#: Classes by the arguments that they were made of: of ten thousand coflows,
+#: most are unchanged from one policy to the next.
 Made = dict[tuple[object, ...], tuple[model.HtbClass, ...]]
 
 
@@ -210,25 +198,21 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
     """
     link_bps = min(link_bps, policy.egress_bps)
     settings = settings.on_link(link_bps)
-    base = base_tree(link_bps, policy.default_rate_bps, settings)
-    tree = dict(base)
-    ports = tuple(ports)
-    own = sorted(minors.of_ports(ports).values())
-    for minor in (minors.UNKNOWN, *own):
-        tree[minor] = _port_class(minor, base)
-    for minor in (minors.UPLINK_CONTROL, *map(minors.of_control, own)):
-        tree[minor] = _control_class(minor, base, settings)
-    if policy.unmanaged is not None:
-        for item in _limit_classes(
-                policy.unmanaged, 2.0 ** n_past,
-                model.whole_bps(policy.default_rate_bps),
-                base, settings,
-                (minors.UNKNOWN_SEAT, *minors.seats(ports).values()),
-                early_bps):
-            tree[item.minor] = item
+    before, made = dict(made or {}), {} if made is None else made
+    made.clear()
+
+    def classes_of(make: Callable[..., Iterable[model.HtbClass]],
+                   *within: object) -> model.Tree:
+        made[within] = before.get(within) or tuple(make(*within))
+        return {item.minor: item for item in made[within]}
+
+    tree = classes_of(
+        _unmanaged_classes, policy.default_rate_bps, policy.unmanaged,
+        2.0 ** n_past, frozenset(early_bps.items()), tuple(ports), link_bps,
+        settings)
     classes = (_shared(policy.classes, link_bps) if n_past
                else policy.classes)
-    room_bps = max(0.0, link_bps - model.kept_bps(base) - queues_bps)
+    room_bps = max(0.0, link_bps - model.kept_bps(tree) - queues_bps)
     if early_bps:
         classes = tuple(_changed(coflow, early_bps) for coflow in classes)
         lent_bps = min(room_bps, early_bps.get(minors.UNMANAGED, 0.0))
@@ -238,13 +222,8 @@ def build_tree(policy: edge_policy.EdgePolicy, link_bps: float,
             unmanaged, rate_bps=model.whole_bps(unmanaged.rate_bps + lent_bps))
     total_bps = sum(_coflow_rate(coflow, settings) for coflow in classes)
     scale = 1.0 if total_bps <= room_bps else room_bps / total_bps
-    before, made = dict(made or {}), {} if made is None else made
-    made.clear()
     for coflow in classes:
-        within = coflow, link_bps, scale, settings
-        made[within] = before.get(within) or tuple(
-            _on_wire(item, settings) for item in _coflow_classes(*within))
-        tree.update((item.minor, item) for item in made[within])
+        tree |= classes_of(_coflow_classes, coflow, link_bps, scale, settings)
     for minor in turns.keys() & tree.keys():
         if tree[minor].limit_bytes is not None:
             tree[minor] = _with_turn(tree[minor], turns[minor], settings)
@@ -347,7 +326,7 @@ def _coflow_classes(coflow: edge_policy.CoflowClass, link_bps: float,
             (model.leaf_limit_bytes(ceil, settings),
              model.leaf_packet_bytes(rate, ceil, settings)))
     # Only leaves have turns: the kernel changes no inner class's.
-    yield model.HtbClass(
+    yield settings.htb_class(
         coflow.minor, minors.LINK, rate, ceil, COFLOW_PRIO,
         settings.min_quantum_bytes if coflow.destinations
         else _quantum(turn_bytes, leaf[1], settings), *leaf)
@@ -364,7 +343,7 @@ def _coflow_classes(coflow: edge_policy.CoflowClass, link_bps: float,
             max(settings.max_quantum_bytes, turn_bytes),
             int(_quantum(least_turn, packet_bytes, settings)
                 * max(1.0, child.weight / least)))
-        yield model.HtbClass(
+        yield settings.htb_class(
             child.minor, coflow.minor, child_rate, child_ceil, COFLOW_PRIO,
             quantum, model.leaf_limit_bytes(child_ceil, settings),
             packet_bytes)

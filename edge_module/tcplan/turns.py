@@ -101,8 +101,8 @@ class PortTurns:
                 self._floods_until_s[minor] = now_s + _FLOOD_S
             if minor in silent or now.sent_packets + now.drops >= (
                     base.sent_packets + base.drops + _LEAST_PACKETS):
-                since = model.Counts(*map(operator.sub, now, base))
-                base, turn = now, self._turn(minor, since, now_s)
+                turn = self._turn(minor, now.since(base), now_s)
+                base = now
             if are_hidden and turn == 1 and now.sent_bytes > base.sent_bytes:
                 # Cut, its frames are counted; until then it has its turn.
                 base, turn = now, 1 - 1 / _STEPS

@@ -236,30 +236,32 @@ def _checked(policy: EdgePolicy) -> EdgePolicy:
 def _shortened(pairs: Iterable[_Pair], field: str) -> Iterator[_Pair]:
     """Check addresses, and write each in its shortest form."""
     for position, pair in enumerate(pairs):
-        ends = {}
-        for name in ('src_ip', 'dst_ip'):
-            text = getattr(pair, name)
-            try:
-                ends[name] = _address(text)
-            except ValueError:
-                _refuse(f'{field}[{position}].{name}', text,
-                        'an IPv4 or IPv6 address')
-        (src_version, src_ip), (dst_version, dst_ip) = ends.values()
-        if src_version != dst_version:
-            _refuse(f'{field}[{position}].dst_ip', pair.dst_ip,
-                    'an address of the IP version of src_ip')
-        yield (pair if (src_ip, dst_ip) == (pair.src_ip, pair.dst_ip)
-               else structs.replace(pair, src_ip=src_ip, dst_ip=dst_ip))
+        try:
+            ends = _ends(pair.src_ip, pair.dst_ip)
+        except exception.Invalid as error:
+            _refuse(f'{field}[{position}].{error.kwargs["field"]}',
+                    error.kwargs['value'], error.kwargs['limit'])
+        yield (pair if ends == (pair.src_ip, pair.dst_ip)
+               else structs.replace(pair, src_ip=ends[0], dst_ip=ends[1]))
+
+
+# Each policy of a host has the same pairs and addresses.
+@functools.lru_cache(16_384)
+def _ends(src_ip: str, dst_ip: str) -> tuple[str, str]:
+    """Return the shortest forms of a pair's addresses, of one IP version."""
+    src, dst = _address('src_ip', src_ip), _address('dst_ip', dst_ip)
+    if src.version != dst.version:
+        _refuse('dst_ip', dst_ip, 'an address of the IP version of src_ip')
+    return str(src), str(dst)
 
 
 @functools.lru_cache(16_384)
-def _address(text: str) -> tuple[int, str]:
-    """Return the IP version of an address, and its shortest form.
-
-    Each policy of a host has the same addresses.
-    """
-    found = ipaddress.ip_address(text)
-    return found.version, str(found)
+def _address(field: str, text: str
+             ) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        _refuse(field, text, 'an IPv4 or IPv6 address')
 
 
 def _unused(used: set[int], minor: int, field: str) -> None:
