@@ -149,8 +149,9 @@ def entry_lines(have: classify.Table, want: classify.Table
     """Yield a line for each difference of a table from the wanted one."""
     for dev, _ in sorted(want.hooks - have.hooks):
         yield f'port {dev} is not classified'
-    for dev, _ in sorted(have.hooks - want.hooks):
-        yield f'port {dev} is classified without need'
+    for dev, ifindex in sorted(have.hooks - want.hooks):
+        yield (f'port {dev or f"({ifindex})"} is classified without '
+               'need')
     names = {ifindex: dev for dev, ifindex in have.hooks | want.hooks}
     for entry, stands, wanted in _different(have.entries, want.entries):
         dev = names.get(entry.ifindex, f'({entry.ifindex})')

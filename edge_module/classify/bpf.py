@@ -10,12 +10,12 @@ from collections.abc import Collection
 from collections.abc import Iterable
 import dataclasses
 import functools
-import socket
 from typing import Literal
 
 from edge_module.classify import bpf_maps
 from edge_module.classify import classified as base
 from edge_module.classify import classifier
+from edge_module.privileged import devices
 from edge_module.privileged import operations
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
@@ -46,7 +46,7 @@ class BpfClassifier(classifier.Classifier):
             for key, minor in limits.items()}})
 
     def dump(self) -> base.Standing:
-        links, devices, flows, macs, settings = self._read(
+        links, ports, flows, macs, settings = self._read(
             'links', 'devices', 'flows', 'macs', 'settings')
         if links is None or settings is None:
             return base.Standing()
@@ -55,49 +55,40 @@ class BpfClassifier(classifier.Classifier):
         if (at['by_address'] if self.uplink_dev is None
                 else at['from_vm'] | at['to_wire']):
             return base.Standing()
-        known = bpf_maps.devices(devices or b'')
-        named = {ifindex: dev for ifindex in {*at['to_wire'], *at['from_vm'],
-                                              *at['by_address']}
-                 if (dev := _name(ifindex))}
+        known = bpf_maps.devices(ports or b'')
         hooks = (at['from_vm'] & at['to_vm'] if self.uplink_dev is None
-                 else at['by_address']) & named.keys() & known.keys()
-        exits = at['to_wire'] & named.keys()
+                 else at['by_address'])
+        # What is left of an uplink that is gone is detached as a port.
+        exits = at['to_wire']
         entries, follows = bpf_maps.SETTINGS.unpack_from(
             settings, bpf_maps.IFINDEX.size)
         found = {entry: minor for entry, minor, _ in bpf_maps.flows(
             flows or b'')}
         return base.Standing(
-            frozenset((named[ifindex], ifindex) for ifindex in hooks), found,
+            frozenset((
+                devices.name(ifindex) if ifindex in hooks else '', ifindex)
+                for ifindex in known.keys() - exits), found,
             _maps(known, macs or b''), frozenset(
-                base.Exit(named[ifindex], ifindex, ifindex in at['from_wire'])
-                for ifindex in exits),
-            {(named[ifindex], ifindex): bpf_maps.minor(known[ifindex].own)
-             for ifindex in hooks},
+                base.Exit(devices.name(ifindex), ifindex,
+                          ifindex in at['from_wire']) for ifindex in exits),
+            {ifindex: bpf_maps.minor(device.own)
+             for ifindex, device in known.items()},
             # The programs do not tell the versions of IP apart.
             self.hook.rules(found) if entries == bpf_maps.kinds(
                 self.hook.rules(found)) else (),
-            bool(follows), tuple(f'near_{ifindex}' for ifindex in sorted(
-                known.keys() - hooks - exits)), is_whole=True)
+            bool(follows), is_whole=True)
 
-    def counted(self) -> dict[tuple[str, base.Entry], model.Counts]:
+    def _counted(self, known: base.Standing
+                 ) -> Iterable[tuple[base.Entry, model.Counts]]:
         flows, = self._read('flows')
-        found: dict[tuple[str, base.Entry], model.Counts] = {}
-        known = self.known if self.known is not None else self.dump()
-        names = {ifindex: dev if self.uplink_dev is None else ''
-                 for dev, ifindex in known.hooks}
-        for entry, _, seen in bpf_maps.flows(flows or b''):
-            key = names.get(entry.ifindex, f'({entry.ifindex})'), entry
-            before = found.get(key, model.Counts())
-            found[key] = model.Counts(
-                before.sent_bytes + seen.sent_bytes,
-                before.sent_packets + seen.sent_packets)
-        return found
+        return ((entry, seen)
+                for entry, _, seen in bpf_maps.flows(flows or b''))
 
     def destinations(self) -> frozenset[tuple[str, str]]:
         if self.known is None or not self.known.follows:
             return frozenset()
         reached, = self._read('reached')
-        name = functools.cache(_name)
+        name = functools.cache(devices.name)
         return frozenset(
             (name(key.number) or str(key.number), key.mac)
             for _, key, _ in bpf_maps.macs(reached or b''))
@@ -105,8 +96,8 @@ class BpfClassifier(classifier.Classifier):
     def received(self) -> dict[str, model.Counts]:
         if not self._ports:
             return {}
-        devices, = self._read('devices')
-        known = bpf_maps.devices(devices or b'')
+        ports, = self._read('devices')
+        known = bpf_maps.devices(ports or b'')
         return {dev: model.Counts(known[ifindex].received_bytes,
                                   known[ifindex].received_packets)
                 for dev, ifindex in self._ports
@@ -126,14 +117,6 @@ class BpfClassifier(classifier.Classifier):
                                     'settings', 'links']
               ) -> list[bytes | None]:
         return self.kernel.bpf_read([*map(operations.MapListing, names)])
-
-
-def _name(ifindex: int) -> str:
-    """Return the name of a device; '' when it is gone."""
-    try:
-        return socket.if_indextoname(ifindex)
-    except OSError:
-        return ''
 
 
 def _maps(known: dict[int, bpf_maps.Device], macs: bytes

@@ -138,19 +138,19 @@ class Table:
 class Standing(Table):
     """Classification of the kernel, as read or as last written.
 
-    :ivar own: minor of the own class of each attached port, where it is known.
+    A port or an uplink of which a part stands has no name.
+
+    :ivar own: minor of the own class of each attached port, by ifindex, where
+        it is known.
     :ivar rules: names of the rules for packets of flows.
     :ivar follows: whether destinations of unmanaged packets are followed.
-    :ivar strays: names of sets that belong to no attached port.
     :ivar is_whole: whether all that does not depend on ports and policy is as
         it should be; otherwise all is made anew.
     """
 
-    own: Mapping[tuple[str, int], int] = dataclasses.field(
-        default_factory=dict)
+    own: Mapping[int, int] = dataclasses.field(default_factory=dict)
     rules: tuple[str, ...] = ()
     follows: bool = False
-    strays: tuple[str, ...] = ()
     is_whole: bool = False
 
 

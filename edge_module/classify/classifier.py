@@ -98,10 +98,9 @@ class Classifier(abc.ABC):
         have = self.known
         rules = self.hook.rules(entries)
         stale, fresh = _difference(have.entries, entries)
-        of_ports = minors.of_ports(ifindex for _, ifindex in table.hooks)
-        own = {hook: of_ports[hook[1]] for hook in table.hooks}
+        own = minors.of_ports(ifindex for _, ifindex in table.hooks)
         kept = {hook for hook in table.hooks & have.hooks
-                if own[hook] == have.own.get(hook)}
+                if own[hook[1]] == have.own.get(hook[1])}
         gone = have.hooks - kept
         self.refused = {port: why for port, why in self.refused.items()
                         if port in table.hooks}
@@ -115,23 +114,21 @@ class Classifier(abc.ABC):
                     kind, *_difference(old, wanted)))
         if stale or fresh:
             changes.append(operations.ChangeEntries(stale, fresh))
-        if rules != have.rules:
-            changes.append(operations.SetRules([*rules]))
-        if follows != have.follows:
-            changes.append(operations.SetUnmanaged(follows))
-        changes += [operations.DetachPort(*port) for port in sorted(gone)]
-        changes += [operations.DetachUplink(*one)
+        if (rules, follows) != (have.rules, have.follows):
+            changes.append(operations.SetRules([*rules], follows))
+        changes += [operations.DetachPort(ifindex)
+                    for _, ifindex in sorted(gone)]
+        changes += [operations.DetachUplink(one.ifindex, one.learns)
                     for one in sorted(have.uplinks - table.uplinks)]
         changes += [operations.AttachUplink(*one)
                     for one in sorted(table.uplinks - have.uplinks)]
-        changes += map(operations.DeleteSet, have.strays)
         if not have.is_whole:
             changes.insert(0, operations.AddTable())
         if not changes and not new:
             return 0
         try:
             self._change_and_attach(changes, [
-                operations.AttachPort(*hook, own[hook])
+                operations.AttachPort(*hook, own[hook[1]])
                 for hook in sorted(new)])
         except exception.KernelRefused:
             self.known = None
@@ -172,12 +169,25 @@ class Classifier(abc.ABC):
     def dump(self) -> base.Standing:
         """Read the classification from the kernel, even if one is known."""
 
-    @abc.abstractmethod
     def counted(self) -> dict[tuple[str, base.Entry], model.Counts]:
         """Read the counters of the entries; empty if they were lost.
 
         :returns: counters by (device, entry); no device at the uplink.
         """
+        known = self.known if self.known is not None else self.dump()
+        names = {ifindex: dev if self.hook.is_at_ports else ''
+                 for dev, ifindex in known.hooks if dev}
+        found: dict[tuple[str, base.Entry], model.Counts] = {}
+        for entry, seen in self._counted(known):
+            # An entry of a device that is gone belongs to no port.
+            key = names.get(entry.ifindex, f'({entry.ifindex})'), entry
+            found[key] = found[key].plus(seen) if key in found else seen
+        return found
+
+    @abc.abstractmethod
+    def _counted(self, known: base.Standing
+                 ) -> Iterable[tuple[base.Entry, model.Counts]]:
+        """Read the counters; an entry with a port has one per protocol."""
 
     @abc.abstractmethod
     def destinations(self) -> frozenset[tuple[str, str]]:

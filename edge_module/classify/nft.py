@@ -3,6 +3,8 @@
 """Classification by nftables, one chain per port."""
 
 from collections.abc import Collection
+from collections.abc import Iterable
+import itertools
 import json
 from typing import Any
 
@@ -24,7 +26,6 @@ class NftClassifier(classifier.Classifier):
         return self.kernel.nft_change(self.hook.name, changes)
 
     def dump(self) -> base.Standing:
-        """Read the table from the kernel, whatever is known of it."""
         objects, = self._read(operations.Listing('table'))
         return nft_listing.standing(self.hook, objects)
 
@@ -33,32 +34,18 @@ class NftClassifier(classifier.Classifier):
         return [[] if output is None else json.loads(output)['nftables']
                 for output in self.kernel.nft_read([*listings])]
 
-    def counted(self) -> dict[tuple[str, base.Entry], model.Counts]:
-        """Read the counters of the entries; empty if the table was lost.
-
-        Only the maps are listed: nftables 1.0.6 cannot list our rules without
-        complaint.
-
-        :returns: counters by (device, entry); no device at the uplink.
-        """
-        known = self.known if self.known is not None else self.dump()
-        objects: list[Any] = []
-        for found in self._read(*(
-                operations.Listing('map', self.hook.map_name(kind))
-                for kind in known.rules
-                if kind in nft_text.KINDS.values())):
-            if not found:  # lost; the audit puts it right
-                return {}
-            objects += found
-        names = {ifindex: dev if self.hook.is_at_ports else ''
-                 for dev, ifindex in known.hooks}
-        # An entry of a device that is gone belongs to no port.
-        return {(names.get(entry.ifindex, f'({entry.ifindex})'), entry): seen
-                for entry, seen in nft_listing.counted(
-                    self.hook, objects).items()}
+    def _counted(self, known: base.Standing
+                 ) -> Iterable[tuple[base.Entry, model.Counts]]:
+        # Only the maps are listed: nftables 1.0.6 cannot list our rules
+        # without complaint.
+        listed = self._read(*(
+            operations.Listing('map', self.hook.map_name(kind))
+            for kind in known.rules if kind in nft_text.KINDS.values()))
+        if not all(listed):  # lost; the audit puts it right
+            return ()
+        return nft_listing.counted(self.hook, itertools.chain(*listed))
 
     def destinations(self) -> frozenset[tuple[str, str]]:
-        """Read (device, Ethernet address) of recent unmanaged packets."""
         if self.known is None or not self.known.follows:
             return frozenset()
         objects, = self._read(
@@ -66,7 +53,6 @@ class NftClassifier(classifier.Classifier):
         return nft_listing.elements(objects)
 
     def received(self) -> dict[str, model.Counts]:
-        """Read the counters of TCP data from other hosts, by device."""
         if not self._ports:
             return {}
         name = self.hook.map_name(nft_text.RECEIVED)
@@ -75,11 +61,6 @@ class NftClassifier(classifier.Classifier):
 
     def peers(self, ifindexes: Collection[int] | None = None
               ) -> dict[tuple[str, str], model.Counts]:
-        """Read the counters of packets that matched no entry.
-
-        :param ifindexes: ports to read, of :meth:`ports`; None: all of them.
-        :returns: counters by (device, destination IP address).
-        """
         devices = {name: dev for dev, ifindex in self._ports
                    if ifindexes is None or ifindex in ifindexes
                    for name in nft_text.peers_names(ifindex)}

@@ -2,6 +2,7 @@
 
 """Parsing of nft's JSON listings of virtco's table and of its sets."""
 
+import collections
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -38,25 +39,6 @@ def counted_sets(objects: Objects) -> dict[str, dict[str, model.Counts]]:
         for shown in objects if 'set' in shown}
 
 
-#: Types of fields that a key is said to be made of; the others are integers.
-_TYPES = {'iif': 'iface_index', 'oif': 'iface_index', 'saddr': 'ipv4_addr',
-          'daddr': 'ipv4_addr'}
-
-
-def _types(shown: str | list[str] | dict[str, Any]) -> tuple[str, ...]:
-    """Return the types of a map's key.
-
-    Of a map declared by ``typeof`` nftables shows the types up to 1.0.6, and
-    the fields in 1.1.3.
-    """
-    if isinstance(shown, dict):
-        fields = (next(iter(field.values()))
-                  for field in shown['typeof'].get('concat', ()))
-        return tuple(_TYPES.get(field.get('key', field.get('field')),
-                                'integer') for field in fields)
-    return (shown,) if isinstance(shown, str) else tuple(shown)
-
-
 def standing(hook: nft_text.Hook, objects: Objects) -> base.Standing:
     """Return the table of a listing; an empty one unless it is whole."""
     maps, sets, chains = (_named(objects, kind)
@@ -64,53 +46,55 @@ def standing(hook: nft_text.Hook, objects: Objects) -> base.Standing:
     rules: dict[str, list[str]] = {}
     for rule in (item['rule'] for item in objects if 'rule' in item):
         rules.setdefault(rule['chain'], []).append(rule.get('comment', ''))
-    hooks, towards, uplinks, learning = (
-        frozenset(_port(name, prefix) for name in chains
-                  if name.startswith(prefix))
-        for prefix in (nft_text.PORT_CHAIN, nft_text.TOWARDS_CHAIN,
-                       nft_text.UPLINK_CHAIN, nft_text.FROM_CHAIN))
-    of_ports = {name for name in sets if name.partition('_')[0] in (
-        *nft_text.PEERS, nft_text.NEAR, nft_text.OWED)}
-    of_hooks = {name for _, ifindex in hooks if hook.is_at_ports
-                for name in nft_text.set_names(ifindex)} | {
-        f'{nft_text.NEAR}_{ifindex}' for _, ifindex in learning}
+    at, of = _numbers(chains), _numbers(sets)
+    towards = at[nft_text.TOWARDS_CHAIN]
+    attached = at[nft_text.PORT_CHAIN]
+    ports = attached.union(towards, *(of[kind] for kind in nft_text.PORT_SETS))
+    if hook.is_at_ports:
+        attached = attached & towards
+    uplinks = at[nft_text.UPLINK_CHAIN]
     unmanaged = {chain: tuple(rules.get(chain, ()))
                  for chain in nft_text.UNMANAGED[False] if chain in chains}
-    if not ({name: _types(item['type']) for name, item in maps.items()}
-            == hook.maps()
-            and sets.keys() - of_ports == {
+    if not (maps.keys() == hook.maps().keys()
+            and {name for name in sets if name.startswith(hook.name)} == {
                 hook.map_name(name) for name in nft_text.SETS}
-            and of_hooks <= of_ports
+            and all(of[kind] == (ports if hook.is_at_ports else set())
+                    for kind in nft_text.PORT_SETS)
             and unmanaged in nft_text.UNMANAGED.values()
-            and learning <= uplinks
-            and (towards == hooks or not hook.is_at_ports)
             and all(rules.get(chain) == [*names]
                     for chain, names in hook.fixed().items())):
         return base.Standing()
     return base.Standing(
-        hooks, {entry: minor for entry, minor, _ in _entries(hook, maps)},
+        frozenset((devices.name(ifindex) if ifindex in attached else '',
+                   ifindex) for ifindex in ports),
+        {entry: minor for entry, minor, _ in _entries(hook, maps)},
         _small_maps(hook, maps), frozenset(
-            base.Exit(*one, one in learning) for one in uplinks),
-        {_port(name, nft_text.PORT_CHAIN): nft_text.minor(comment)
-         for name, comments in rules.items()
-         if name.startswith(nft_text.PORT_CHAIN)
-         for comment in comments if comment},
+            base.Exit(devices.name(ifindex) if ifindex in uplinks else '',
+                      ifindex, ifindex in at[nft_text.FROM_CHAIN]
+                      or ifindex not in uplinks)
+            for ifindex in uplinks | of[nft_text.NEARBY]),
+        {ifindex: nft_text.minor(comment) for ifindex in ports
+         for comment in rules.get(f'{nft_text.PORT_CHAIN}_{ifindex}', ())
+         if comment},
         tuple(rules.get('classify', ())),
-        unmanaged == nft_text.UNMANAGED[True],
-        # The kernel deletes the chains of a device that goes, not the sets.
-        tuple(sorted(of_ports - of_hooks)), True)
+        unmanaged == nft_text.UNMANAGED[True], True)
+
+
+def _numbers(names: Iterable[str]) -> dict[str, set[int]]:
+    """Return the numbers of devices by the first part of names."""
+    found: dict[str, set[int]] = collections.defaultdict(set)
+    for kind, _, number in (name.partition('_') for name in names):
+        if number.isdecimal():
+            found[kind].add(int(number))
+    return found
 
 
 def counted(hook: nft_text.Hook, objects: Objects
-            ) -> dict[base.Entry, model.Counts]:
-    """Return the counters of the flow entries in listed maps."""
-    found: dict[base.Entry, model.Counts] = {}
+            ) -> Iterator[tuple[base.Entry, model.Counts]]:
+    """Yield the counter of each element of the listed maps of flows."""
     for entry, _, seen in _entries(hook, _named(objects, 'map')):
-        before = found.get(entry, model.Counts())
-        found[entry] = model.Counts(
-            before.sent_bytes + seen.get('bytes', 0),
-            before.sent_packets + seen.get('packets', 0))
-    return found
+        yield entry, model.Counts(seen.get('bytes', 0),
+                                  seen.get('packets', 0))
 
 
 def _named(objects: Objects, kind: str) -> _Maps:
@@ -164,9 +148,3 @@ def _small_maps(hook: nft_text.Hook, maps: _Maps
 
 def _elements(hook: nft_text.Hook, maps: _Maps, kind: str) -> Any:
     return maps.get(hook.map_name(kind), {}).get('elem', ())
-
-
-def _port(chain: str, prefix: str) -> tuple[str, int]:
-    """Return the (device, ifindex) that a chain's name has."""
-    ifindex, _, dev = chain.removeprefix(prefix).partition('_')
-    return dev, int(ifindex)

@@ -14,8 +14,9 @@ from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 
 TABLE = 'netdev virtco'
-PORT_CHAIN, TOWARDS_CHAIN = 'dev_', 'towards_'
-UPLINK_CHAIN, FROM_CHAIN = 'uplink_', 'from_'
+# Chains of a port or an uplink; its ifindex follows.
+PORT_CHAIN, TOWARDS_CHAIN = 'dev', 'towards'
+UPLINK_CHAIN, FROM_CHAIN = 'uplink', 'from'
 
 # Kinds of entry, (is IPv6, has a destination port), in the order in which
 # their maps are looked up.
@@ -63,7 +64,8 @@ MOST_PEERS, _PEERS_S = 256, 300
 # Each packet keeps its sender's in this set and in the next, also where
 # somebody fills them with others.
 NEAR, _MOST_NEAR, _NEAR_S = 'near', 1024, 300
-_MOST_NEAR_UPLINK = 65536
+# The same set of an uplink.
+NEARBY, _MOST_NEARBY = 'nearby', 65536
 # Source addresses of Neutron's distributed routers: they never hear of those
 # that they send to, which Neutron tells them.
 _IS_DVR = 'ether saddr & ff:ff:ff:00:00:00 == fa:16:3f:00:00:00'
@@ -73,6 +75,8 @@ _BFD = 'udp dport 3784 meta length <= 80 limit rate 2000/second'
 # acknowledge. It has room for those that are added meanwhile at the limit: who
 # sends from ever other addresses leaves a place to a sender of many packets.
 OWED, _MOST_OWED, _OWED_S = 'owed', 4096, 4
+#: All sets of a port.
+PORT_SETS = (*PEERS, NEAR, OWED)
 _OWING_LIMIT = 'limit rate 768/second burst 1024 packets'
 _IS_UNICAST = 'ether daddr & 01:00:00:00:00:00 == 00:00:00:00:00:00'
 # Longest TCP packet without data, with all options and the frame's header. A
@@ -163,7 +167,7 @@ class Hook:
             *(f'add chain {TABLE} {name}' for name in (
                 *self.fixed(), 'classify', *UNMANAGED[False])),
             *itertools.starmap(_replace_rules, self.fixed().items()),
-            self.set_unmanaged(False)])
+            self.set_rules((), False)])
 
     def fixed(self) -> dict[str, dict[str, str]]:
         """Return the rules of the chains whose rules never change, by name.
@@ -191,16 +195,11 @@ class Hook:
         return tuple(name for kind in KINDS.values() if kind in used
                      for name in (*_FRAGMENT_RULES.get(kind, ()), kind))
 
-    def set_rules(self, names: Iterable[str]) -> str:
-        """Return the commands that replace the rules of chain ``classify``.
+    def set_rules(self, names: Iterable[str], follows: bool) -> str:
+        """Return the commands that replace the rules of chain ``classify`` and
+        those of unmanaged packets.
 
         The first rule that matches a packet is the last one it meets.
-        """
-        return _replace_rules(
-            'classify', {name: self._rule(name) for name in names})
-
-    def set_unmanaged(self, follows: bool) -> str:
-        """Return the commands that replace the rules of unmanaged packets.
 
         :param follows: whether to limit by destination. Packets to a limited
             destination are counted by its class, other destinations are kept
@@ -210,9 +209,11 @@ class Hook:
         of_port = self._unmanaged(self.dev, _REACHING_LIMIT)
         rules = {'unmanaged': of_port, 'further': of_port,
                  'unknown': self._unmanaged('oif', _UNKNOWN_REACHING_LIMIT)}
-        return ''.join(
-            _replace_rules(chain, {name: rules[chain][name] for name in names})
-            for chain, names in UNMANAGED[follows].items())
+        return _replace_rules(
+            'classify', {name: self._rule(name) for name in names}) + ''.join(
+                _replace_rules(chain, {name: rules[chain][name]
+                                       for name in names})
+                for chain, names in UNMANAGED[follows].items())
 
     def _unmanaged(self, dev: str, limit: str) -> dict[str, str]:
         """Return the rules of unmanaged packets by name.
@@ -310,10 +311,15 @@ def kind_of(entry: base.Entry) -> RuleName:
     return KINDS[entry.is_ipv6, bool(entry.dst_port)]
 
 
-def _element(entry: base.Entry, protocol_name: str) -> str:
-    """Return an entry as the key of a map element, in nft's syntax."""
-    port = f' . {protocol_name} . {entry.dst_port}' if entry.dst_port else ''
-    return f'{entry.ifindex} . {entry.src_ip} . {entry.dst_ip}{port}'
+def _elements(entry: base.Entry) -> Iterator[str]:
+    """Yield an entry as keys of map elements: with a port, one per protocol.
+    """
+    key = f'{entry.ifindex} . {entry.src_ip} . {entry.dst_ip}'
+    if not entry.dst_port:
+        yield key
+    else:
+        for name in _PROTOCOLS:
+            yield f'{key} . {name} . {entry.dst_port}'
 
 
 INGRESS = Hook('ingress', 'iif')
@@ -338,40 +344,35 @@ def _map_key(key: base.MapKey) -> str:
 def map_commands(hook: Hook, kind: str, stale: Iterable[base.MapKey],
                  fresh: Iterable[tuple[base.MapKey, int]]) -> str:
     """Return the commands that delete and add elements of a small map."""
-    name = f'{TABLE} {hook.map_name(kind)}'
-    text = ''
-    for verb, elements in (
-            ('delete', [_map_key(key) for key in stale]),
-            ('add', [f'{_map_key(key)} : {classid(minor)}'
-                     for key, minor in fresh])):
-        if elements:
-            text += f'{verb} element {name} {{ {", ".join(elements)} }}\n'
-    return text
+    return _element_commands(
+        hook, ((kind, _map_key(key)) for key in stale),
+        ((kind, _map_key(key), minor) for key, minor in fresh))
 
 
-def element_commands(hook: Hook, verb: str,
-                     items: Iterable[tuple[base.Entry, int | None]]
-                     ) -> Iterator[str]:
-    """Yield one command per map that adds or deletes its elements.
+def entry_commands(hook: Hook, stale: Iterable[base.Entry],
+                   fresh: Iterable[tuple[base.Entry, int]]) -> str:
+    """Return the commands that delete and add entries of flows."""
+    return _element_commands(
+        hook, ((kind_of(entry), key) for entry in stale
+               for key in _elements(entry)),
+        ((kind_of(entry), key, minor) for entry, minor in fresh
+         for key in _elements(entry)))
 
-    :param verb: ``add`` or ``delete``.
-    :param items: entries with the minor of their class; None to delete.
+
+def _element_commands(hook: Hook, stale: Iterable[tuple[str, str]],
+                      fresh: Iterable[tuple[str, str, int]]) -> str:
+    """Return the commands that delete and add elements: (kind of the map, key)
+    and, of fresh ones, the minor of their class.
     """
-    by_map: dict[str, list[str]] = {}
-    for entry, minor in items:
-        value = '' if minor is None else f' : {classid(minor)}'
-        for protocol_name in _PROTOCOLS if entry.dst_port else ('',):
-            by_map.setdefault(hook.map_name(kind_of(entry)), []).append(
-                _element(entry, protocol_name) + value)
-    for name, elements in by_map.items():
-        yield (f'{verb} element {TABLE} {name} '
-               f'{{ {", ".join(elements)} }}\n')
-
-
-def _chain_name(dev: str, ifindex: int, prefix: str = PORT_CHAIN) -> str:
-    # With the ifindex, a device that came back under its old name is new, and
-    # is hooked again.
-    return f'{prefix}{ifindex}_{dev}'
+    commands: dict[tuple[str, str], list[str]] = {}
+    for kind, key in stale:
+        commands.setdefault(('delete', kind), []).append(key)
+    for kind, key, minor in fresh:
+        commands.setdefault(('add', kind), []).append(
+            f'{key} : {classid(minor)}')
+    return ''.join(f'{verb} element {TABLE} {hook.map_name(kind)} '
+                   f'{{ {", ".join(elements)} }}\n'
+                   for (verb, kind), elements in commands.items())
 
 
 def peers_names(ifindex: int) -> tuple[str, ...]:
@@ -379,29 +380,26 @@ def peers_names(ifindex: int) -> tuple[str, ...]:
     return tuple(f'{name}_{ifindex}' for name in PEERS)
 
 
-def set_names(ifindex: int) -> tuple[str, ...]:
-    """Return the names of all sets of a port."""
-    return (*peers_names(ifindex), f'{NEAR}_{ifindex}', f'{OWED}_{ifindex}')
-
-
-def delete_sets(names: Iterable[str]) -> str:
-    """Return the commands that delete sets by their names, one per set."""
-    return ''.join(f'delete set {TABLE} {name}\n' for name in names)
-
-
 def delete_table(hook: Hook) -> str:
     """Return the command that deletes the table, of whichever hook."""
     return f'delete table {TABLE}\n'
 
 
-def delete_port_chain(hook: Hook, dev: str, ifindex: int) -> str:
+def _delete(ifindex: int, chains: Iterable[str], sets: Iterable[str]) -> str:
+    """Return the commands that delete chains, if they are there, and sets.
+
+    The kernel deletes the chains of a device that goes, not its sets.
+    """
+    return ''.join((
+        *(f'{verb} chain {TABLE} {chain}_{ifindex}\n'
+          for chain in chains for verb in ('add', 'delete')),
+        *(f'delete set {TABLE} {name}_{ifindex}\n' for name in sets)))
+
+
+def delete_port_chain(hook: Hook, ifindex: int) -> str:
     """Return the commands that delete the chains and sets of a port."""
-    found = f'delete chain {TABLE} {_chain_name(dev, ifindex)}\n'
-    if hook.is_at_ports:
-        found += (f'delete chain {TABLE} '
-                  f'{_chain_name(dev, ifindex, TOWARDS_CHAIN)}\n'
-                  + delete_sets(set_names(ifindex)))
-    return found
+    return (_delete(ifindex, (PORT_CHAIN, TOWARDS_CHAIN), PORT_SETS)
+            if hook.is_at_ports else _delete(ifindex, (PORT_CHAIN,), ()))
 
 
 def port_chain(hook: Hook, dev: str, ifindex: int, minor: int) -> str:
@@ -410,7 +408,7 @@ def port_chain(hook: Hook, dev: str, ifindex: int, minor: int) -> str:
     :param minor: minor of its own class; a comment keeps it for a later
         reading.
     """
-    own, name = classid(minor), _chain_name(dev, ifindex)
+    own, name = classid(minor), f'{PORT_CHAIN}_{ifindex}'
     if not hook.is_at_ports:
         return _hooked(name, hook.name, dev, f'goto classify comment "{own}"')
     kinds = list(zip(peers_names(ifindex), PEERS.values()))
@@ -422,7 +420,7 @@ def port_chain(hook: Hook, dev: str, ifindex: int, minor: int) -> str:
         *(f'add set {TABLE} {name} {{ type {kind}; size {MOST_PEERS}; timeout '
           f'{_PEERS_S}s; flags dynamic,timeout; counter; }}\n'
           for name, (kind, _) in kinds),
-        _hooked(_chain_name(dev, ifindex, TOWARDS_CHAIN), 'egress', dev,
+        _hooked(f'{TOWARDS_CHAIN}_{ifindex}', 'egress', dev,
                 # Packets of VMs here are in a class, and answers to them leave
                 # by no uplink.
                 f'meta priority & 0xffff0000 == {wire.ROOT_HANDLE:#x} accept',
@@ -450,13 +448,13 @@ def uplink_chain(hook: Hook, dev: str, ifindex: int, learns: bool) -> str:
 
     :param learns: see :class:`edge_module.classify.classified.Exit`.
     """
-    near = f'{NEAR}_{ifindex}'
+    near = f'{NEARBY}_{ifindex}'
     return ''.join((
-        _near_set(near, _MOST_NEAR_UPLINK, _NEAR_S) + _hooked(
-            _chain_name(dev, ifindex, FROM_CHAIN), 'ingress', dev,
+        _near_set(near, _MOST_NEARBY, _NEAR_S) + _hooked(
+            f'{FROM_CHAIN}_{ifindex}', 'ingress', dev,
             f'update @{near} {{ ether saddr }}') if learns else '',
         _hooked(
-            _chain_name(dev, ifindex, UPLINK_CHAIN), 'egress', dev,
+            f'{UPLINK_CHAIN}_{ifindex}', 'egress', dev,
             'meta priority & 0xffff0000 != 0 accept',
             f'meta priority set oif . ether saddr map @{hook.map_name("home")}'
             ' accept', f'{_BFD} accept',
@@ -467,15 +465,10 @@ def uplink_chain(hook: Hook, dev: str, ifindex: int, learns: bool) -> str:
             hook.to_others('oif'))))
 
 
-def delete_uplink_chain(hook: Hook, dev: str, ifindex: int, learns: bool
-                        ) -> str:
+def delete_uplink_chain(hook: Hook, ifindex: int, learns: bool) -> str:
     """Return the commands that delete the chains of an uplink, and its set."""
-    found = f'delete chain {TABLE} {_chain_name(dev, ifindex, UPLINK_CHAIN)}\n'
-    if learns:
-        found += (f'delete chain {TABLE} '
-                  f'{_chain_name(dev, ifindex, FROM_CHAIN)}\n'
-                  + delete_sets([f'{NEAR}_{ifindex}']))
-    return found
+    return (_delete(ifindex, (UPLINK_CHAIN, FROM_CHAIN), (NEARBY,)) if learns
+            else _delete(ifindex, (UPLINK_CHAIN,), ()))
 
 
 def _near_set(name: str, most: int, kept_s: int) -> str:

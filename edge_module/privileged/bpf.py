@@ -64,29 +64,26 @@ def _change(tables: pinned.Tables, hook: operations.HookName,
                     key: bpf_maps.FLOW.pack(bpf_maps.classid(minor), 0, 0, 0)
                     * processors for entry, minor in fresh
                     for key in bpf_maps.flow_keys(entry)})
-        case operations.SetRules(names):
-            tables.set_settings(entries=bpf_maps.kinds(names))
-        case operations.SetUnmanaged(follows):
-            tables.set_settings(follows=follows)
+        case operations.SetRules(names, follows):
+            tables.replace('settings', (), {
+                bpf_maps.IFINDEX.pack(0): bpf_maps.SETTINGS.pack(
+                    bpf_maps.kinds(names), follows)})
         case operations.AttachPort(_, ifindex, minor):
             tables.set_device(ifindex, {'own': bpf_maps.classid(minor)})
             if hook == 'egress':
                 tables.attach(ifindex, ['by_address'])
             else:
                 tables.attach(ifindex, _AT_PORTS, 'of_ports')
-        case operations.DetachPort(_, ifindex) if ifindex not in stay:
+        case operations.DetachPort(ifindex) if ifindex not in stay:
             tables.detach(ifindex)
         case operations.AttachUplink(_, ifindex, learns):
             tables.set_device(ifindex, {'learns': learns})
             tables.attach(ifindex, ['to_wire', 'from_wire'] if learns
                           else ['to_wire'], 'of_exits')
-        case operations.DetachUplink(_, ifindex, _) if ifindex in stay:
+        case operations.DetachUplink(ifindex, _) if ifindex in stay:
             tables.unlink(ifindex, ['from_wire'])
-        case operations.DetachUplink(_, ifindex, _):
+        case operations.DetachUplink(ifindex, _):
             tables.detach(ifindex)
-        case operations.DeleteSet():
-            if change.ifindex not in stay:
-                tables.detach(change.ifindex)
 
 
 def _change_map(tables: pinned.Tables, change: operations.ChangeMap) -> None:

@@ -100,6 +100,14 @@ def ifindex(dev: str) -> int:
         return 0
 
 
+def name(number: int) -> str:
+    """Return the name of a device; '' when it is gone."""
+    try:
+        return socket.if_indextoname(number)
+    except OSError:
+        return ''
+
+
 def of_host() -> OfHost:
     """Read the devices that no VM is behind."""
     found = [(dev, *link) for dev, link in links().items()

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 import contextlib
 import ctypes
 import functools
-import importlib.abc
 import os
 import pwd
 import sys
@@ -20,7 +19,6 @@ import threading
 import time
 from typing import Annotated
 from typing import Any
-from typing import NoReturn
 
 import msgspec
 from oslo_config import cfg
@@ -61,30 +59,23 @@ def _tc_change(changes: _Tc) -> list[int]:
     return kernel.tc_change(changes)
 
 
-def _nft_change(change: _Classify) -> str | None:
+def _classify(make: Callable[..., str | None], change: _Classify
+              ) -> str | None:
     owned.configured().check_hooks(*change)
-    return kernel.nft_change(*change)
-
-
-def _bpf_change(change: _Classify) -> str | None:
-    owned.configured().check_hooks(*change)
-    return kernel.bpf_change(*change)
-
-
-def _bpf_missing(nothing: None) -> str | None:
-    return kernel.bpf_missing()
+    return make(*change)
 
 
 _CALLS: dict[str, tuple[msgspec.msgpack.Decoder[Any], Callable[[Any], Any]]]
 _CALLS = {name: (msgspec.msgpack.Decoder(asked), make)
-          for name, asked, make in (('tc_change', _Tc, _tc_change),
-                                    ('nft_change', _Classify, _nft_change),
-                                    ('nft_read', _Listings, kernel.nft_read),
-                                    ('bpf_change', _Classify, _bpf_change),
-                                    ('bpf_read', _MapListings,
-                                     kernel.bpf_read),
-                                    ('bpf_missing', type(None),
-                                     _bpf_missing))}
+          for name, asked, make in (
+              ('tc_change', _Tc, _tc_change),
+              ('nft_change', _Classify, functools.partial(
+                  _classify, kernel.nft_change)),
+              ('nft_read', _Listings, kernel.nft_read),
+              ('bpf_change', _Classify, functools.partial(
+                  _classify, kernel.bpf_change)),
+              ('bpf_read', _MapListings, kernel.bpf_read),
+              ('bpf_missing', type(None), lambda _: kernel.bpf_missing()))}
 
 
 @context.entrypoint
@@ -112,7 +103,8 @@ def perform(name: str, data: bytes) -> Any:
 def seal() -> int:
     """Have the helper load nothing more; its process id."""
     owned.configured()
-    sys.meta_path.insert(0, _NoImport())
+    # The library would import the module of any function that is named.
+    sys.meta_path.clear()
     return os.getpid()
 
 
@@ -138,32 +130,20 @@ bpf_missing = functools.partial(_ask, 'bpf_missing', None)
 tc_dump = kernel.tc_dump
 
 
-def nft_change(hook: operations.HookName,
-               changes: Sequence[operations.ClassifyOperation]) -> str | None:
-    """Have the helper change the table; as the call in process."""
-    errors: str | None = _ask('nft_change', (hook, changes))
+def _change(name: str, hook: operations.HookName,
+            changes: Sequence[operations.ClassifyOperation]) -> str | None:
+    """Have the helper change a classification; as the call in process."""
+    errors: str | None = _ask(name, (hook, changes))
     return errors
 
 
-def bpf_change(hook: operations.HookName,
-               changes: Sequence[operations.ClassifyOperation]) -> str | None:
-    """Have the helper change the maps; as the call in process."""
-    errors: str | None = _ask('bpf_change', (hook, changes))
-    return errors
+nft_change, bpf_change = (functools.partial(_change, name)
+                          for name in ('nft_change', 'bpf_change'))
 
 
 def cpu_s() -> float:
     """Return CPU seconds of the helper; anybody may read this clock."""
     return time.clock_gettime(~_helper_pid << 3 | _CPUCLOCK_SCHED)
-
-
-class _NoImport(importlib.abc.MetaPathFinder):
-    """The library would import the module of any function that is named."""
-
-    def find_spec(self, fullname: str, path: Sequence[str] | None,
-                  target: Any = None) -> NoReturn:
-        raise ModuleNotFoundError(f'{fullname} is not loaded by the helper',
-                                  name=fullname)
 
 
 def _tell_of_end(pid: int) -> None:

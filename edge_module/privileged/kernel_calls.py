@@ -98,31 +98,25 @@ def send_over(sock: socket.socket, messages: list[tuple[int, int, bytes]]
               ) -> list[int]:
     """Send messages over a socket, in order; as :func:`tc_send`."""
     failed: list[int] = []
-    start = 0
-    while start < len(messages):
-        start = _send_chunk(sock, messages, start, failed)
+    chunk = bytearray()
+    for number, (kind, flags, body) in enumerate(messages, 1):
+        length = _HEADER.size + len(body)
+        is_last = number == len(messages) or len(chunk) + length + len(
+            messages[number][2]) >= _CHUNK_BYTES
+        chunk += _HEADER.pack(length, kind, flags | _F_REQUEST
+                              | _F_ACK * is_last, number, 0) + body
+        if is_last:
+            sock.send(chunk)
+            chunk.clear()
+            failed += _errors(sock, number)
     return failed
 
 
-def _send_chunk(sock: socket.socket, messages: list[tuple[int, int, bytes]],
-                start: int, failed: list[int]) -> int:
-    """Send some messages at once; return the index after the last.
-
-    Error codes that the kernel answers with are appended to ``failed``.
+def _errors(sock: socket.socket, last: int) -> list[int]:
+    """Receive the errno of each message that failed, until the one with this
+    number is answered.
     """
-    size = 0
-    end = start
-    while end < len(messages) and (
-            end == start or size + len(messages[end][2]) < _CHUNK_BYTES):
-        size += _HEADER.size + len(messages[end][2])
-        end += 1
-    packed = bytearray()
-    for index in range(start, end):
-        kind, flags, body = messages[index]
-        flags |= _F_REQUEST | _F_ACK * (index == end - 1)
-        packed += _HEADER.pack(_HEADER.size + len(body), kind, flags,
-                               index + 1, 0) + body
-    sock.send(packed)
+    failed: list[int] = []
     while True:
         for kind, _, sequence, body in receive(sock):
             if kind != _NLMSG_ERROR:
@@ -130,8 +124,8 @@ def _send_chunk(sock: socket.socket, messages: list[tuple[int, int, bytes]],
             code = -struct.unpack_from('=i', body)[0]
             if code:
                 failed.append(code)
-            if sequence == end:
-                return end
+            if sequence == last:
+                return failed
 
 
 def tc_dump(message: tuple[int, int, bytes]) -> list[bytes]:

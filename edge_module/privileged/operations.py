@@ -34,7 +34,6 @@ IfIndex = Annotated[int, msgspec.Meta(ge=1, lt=2 ** 31)]
 Device = Annotated[str, msgspec.Meta(
     pattern=r'\A[A-Za-z0-9][A-Za-z0-9_.-]{0,14}\Z')]
 _U32 = Annotated[int, msgspec.Meta(ge=0, lt=2 ** 32)]
-_OF_PORT = r'(?:peers[46]|near|owed)_[0-9]{1,10}'
 HookName = Literal['ingress', 'egress']
 
 
@@ -205,24 +204,19 @@ class ChangeEntries(_NftOperation, frozen=True):
         """
         _check_addresses(self.stale)
         _check_addresses(entry for entry, _ in self.fresh)
-        return ''.join((
-            *nft_text.element_commands(
-                hook, 'delete', ((entry, None) for entry in self.stale)),
-            *nft_text.element_commands(hook, 'add', self.fresh)))
+        return nft_text.entry_commands(hook, self.stale, self.fresh)
 
 
 class SetRules(_NftOperation, frozen=True):
-    """Replace the rules for packets of flows."""
+    """Replace the rules for packets of flows and of none.
+
+    :ivar names: rules for packets of flows.
+    :ivar follows: whether destinations of other packets are followed.
+    """
 
     names: list[nft_text.RuleName]
-    build = staticmethod(nft_text.Hook.set_rules)
-
-
-class SetUnmanaged(_NftOperation, frozen=True):
-    """Replace the rules for packets of no flow."""
-
     follows: bool
-    build = staticmethod(nft_text.Hook.set_unmanaged)
+    build = staticmethod(nft_text.Hook.set_rules)
 
 
 class AttachPort(_NftOperation, frozen=True):
@@ -238,9 +232,8 @@ class AttachPort(_NftOperation, frozen=True):
 
 
 class DetachPort(_NftOperation, frozen=True):
-    """Classify the packets of a port no longer."""
+    """Delete all that there is of a port, whose device may be gone."""
 
-    dev: Device
     ifindex: IfIndex
     build = staticmethod(nft_text.delete_port_chain)
 
@@ -258,34 +251,16 @@ class AttachUplink(_NftOperation, frozen=True):
 
 
 class DetachUplink(_NftOperation, frozen=True):
-    """Tell the packets at an uplink apart no longer."""
+    """Delete all that there is of an uplink, which may be gone."""
 
-    dev: Device
     ifindex: IfIndex
     learns: bool
     build = staticmethod(nft_text.delete_uplink_chain)
 
 
-class DeleteSet(_NftOperation, frozen=True):
-    """Delete a set of a port that is gone; of the programs, all that is left
-    of it.
-    """
-
-    name: Annotated[str, msgspec.Meta(pattern=rf'\A{_OF_PORT}\Z')]
-
-    @property
-    def ifindex(self) -> int:
-        """Return the number of the port; none has a larger one."""
-        return min(int(self.name.rpartition('_')[2]), 2 ** 31 - 1)
-
-    def commands(self, hook: nft_text.Hook) -> str:
-        return nft_text.delete_sets([self.name])
-
-
 ClassifyOperation = (
     DeleteTable | AddTable | ChangeMap | ChangeEntries | SetRules
-    | SetUnmanaged | AttachPort | DetachPort | AttachUplink | DetachUplink
-    | DeleteSet)
+    | AttachPort | DetachPort | AttachUplink | DetachUplink)
 
 
 class MapListing(_Operation, frozen=True):
@@ -308,7 +283,8 @@ class Listing(_Operation, frozen=True):
 
     what: Literal['table', 'map', 'set']
     name: Annotated[str, msgspec.Meta(
-        pattern=rf'\A(?:(?:in|e)gress_[a-z0-9]{{1,16}}|{_OF_PORT})?\Z')] = ''
+        pattern=r'\A(?:(?:in|e)gress_[a-z0-9]{1,16}|peers[46]_[0-9]{1,10})?\Z'
+        )] = ''
 
     def command(self) -> str:
         """Return the line for nft that asks for the listing."""

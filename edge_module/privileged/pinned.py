@@ -247,17 +247,6 @@ class Tables:
                       if known is None else bpf_maps.device(known))
             _set(found, {key: device._replace(**fields).pack()}, 'devices')
 
-    def set_settings(self, *, entries: int | None = None,
-                     follows: bool | None = None) -> None:
-        """Change settings that hold for all devices."""
-        key = bpf_maps.IFINDEX.pack(0)
-        with self._open('settings') as found:
-            before = bpf_maps.SETTINGS.unpack(
-                _get(found, key, bpf_maps.SETTINGS.size) or b'')
-            _set(found, {key: bpf_maps.SETTINGS.pack(*(
-                old if new is None else new
-                for old, new in zip(before, (entries, follows))))}, 'settings')
-
     def replace(self, name: str, stale: Iterable[bytes],
                 fresh: Mapping[bytes, bytes]) -> None:
         """Delete elements of a map, which makes room, and set others, each

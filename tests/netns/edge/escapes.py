@@ -41,9 +41,10 @@ def tries(directory):
     uplink = socket.if_nametoindex('uplink0')
     include = f'0 }}\ninclude "{directory}/secret"\n'
     yield 'text of nft', lambda: guarded.call('nft_run', include)
-    for change in guarded.nft_change, guarded.bpf_change:
+    for how, change in ('nft', guarded.nft_change), (
+            'bpf', guarded.bpf_change):
         for name, attempt in _tries_of(change, include):
-            yield f'{name} ({change.__name__})', attempt
+            yield f'{name} ({how})', attempt
     yield 'include by the name of a set', lambda: _read('set', include)
     yield 'list all tables', lambda: _read('ruleset')
     yield 'another table', lambda: _read('table inet filter')
@@ -110,18 +111,18 @@ def _tries_of(change, include):
         operations.ChangeEntries(
             [], [(classify.Entry(1, 'a.example', '10.0.0.2', 0), 16)]))
     yield 'include by the name of a device', lambda: change_at(
-        operations.DetachPort(f'x{include}', 5))
+        operations.DetachPort(f'x{include}'))
     yield 'include by a MAC address', lambda: change_at(operations.ChangeMap(
         'to', [], [(classify.MapKey(
             1, f'00:00:00:00:00:01{include}'), 16)]))
     yield 'include by a line after a name', lambda: change_at(
-        operations.DeleteSet(f'peers4_1\n{include}'))
+        operations.AttachPort(f'tap1\n{include}', 1, 1))
     # Statements that the grammar of an earlier release let pass.
     for statement in ('ip daddr set 10.0.0.9', 'tcp dport set 22', 'drop',
                       'ether daddr set 02:00:00:00:00:09',
                       '@nh,128,32 set 0x0a000009'):
         yield f'rewrite by {statement}', lambda statement=statement: change_at(
-            operations.SetRules([f'pair4 {statement}']))
+            operations.SetRules([f'pair4 {statement}'], False))
     for dev in ('other0', 'slave0', 'lo', 'brv', 'uplink0'):
         yield f'hook {dev}', lambda dev=dev: change_at(
             operations.AddTable(),

@@ -121,13 +121,14 @@ class Maker:
             lambda: ['ChangeEntries', self.few(self.entry),
                      self.few(self.with_minor(self.entry))],
             lambda: ['SetRules', self.few(lambda: self.choice(
-                ('port4', 'pair4', 'later6', 'first6', *TEXTS[7:9])))],
-            lambda: ['SetUnmanaged', self.choice((True, False))],
+                ('port4', 'pair4', 'later6', 'first6', *TEXTS[7:9]))),
+                     self.choice((True, False))],
             lambda: ['AttachPort', *self.port(), self.minor()],
-            lambda: ['DetachPort', *self.port()],
-            lambda: [self.choice(('AttachUplink', 'DetachUplink')),
-                     *self.port(), self.choice((True, False))],
-            lambda: ['DeleteSet', self.choice(TEXTS)],
+            lambda: ['DetachPort', self.port()[1]],
+            lambda: ['AttachUplink', *self.port(),
+                     self.choice((True, False))],
+            lambda: ['DetachUplink', self.port()[1],
+                     self.choice((True, False))],
             lambda: [self.choice(TEXTS)]))()
 
     def anything(self):
@@ -152,7 +153,7 @@ class Maker:
                                     [self.nft() for _ in range(count)]]),
             # To load the programs takes the kernel tens of milliseconds.
             lambda: ('bpf_change', ['ingress', [self.choice((
-                ['AddTable'], ['SetUnmanaged', True], ['SetRules', []])), *(
+                ['AddTable'], ['SetRules', [], True])), *(
                     self.nft() for _ in range(count))]]),
             lambda: ('bpf_read', [['MapListing', self.choice((
                 'flows', 'links', 'cache', 'settings', 'fragments',

@@ -255,8 +255,8 @@ class Table:
               for kind, found in maps.items()
               if getattr(self, kind)),
             operations.ChangeEntries([], [*entries.items()]),
-            operations.SetRules([*nft_text.INGRESS.rules(entries)]),
-            operations.SetUnmanaged(self.follows)]
+            operations.SetRules([*nft_text.INGRESS.rules(entries)],
+                                self.follows)]
 
 
 class Packet:

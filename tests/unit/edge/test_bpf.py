@@ -15,6 +15,7 @@ from edge_module.classify import bpf
 from edge_module.classify import bpf_maps
 from edge_module.classify import classified as base
 from edge_module.privileged import bpf as executor
+from edge_module.privileged import devices
 from edge_module.privileged import guarded
 from edge_module.privileged import kernel_calls
 from edge_module.privileged import operations
@@ -111,13 +112,6 @@ class Pins:
                   else bpf_maps.Device(seed=7))
         self.replace('devices', (), {key: before._replace(**fields).pack()})
 
-    def set_settings(self, *, entries=None, follows=None):
-        settings, key = self._map('settings'), bpf_maps.IFINDEX.pack(0)
-        settings[key] = bpf_maps.SETTINGS.pack(*(
-            old if new is None else new for old, new in zip(
-                bpf_maps.SETTINGS.unpack(settings[key]),
-                (entries, follows))))
-
     def replace(self, name, stale, fresh):
         found = self._map(name)
         for key in stale:
@@ -152,7 +146,7 @@ def pins(monkeypatch):
     made = Pins()
     monkeypatch.setattr(pinned, 'Tables', lambda: made)
     monkeypatch.setattr(pinned, 'processors', lambda: N_PROCESSORS)
-    monkeypatch.setattr(bpf, '_name', lambda ifindex: NAMES.get(ifindex, ''))
+    monkeypatch.setattr(devices, 'name', lambda number: NAMES.get(number, ''))
     return made
 
 
@@ -183,7 +177,8 @@ def test_what_was_written_is_read_back(pins, table):
     classifier = _classifier(table)
     known = classifier.known
     found = classifier.dump()
-    assert found.own == {hook: known.own[hook] for hook in table.hooks}
+    assert known.own == {number: found.own[number]
+                         for _, number in table.hooks}
     assert dataclasses.replace(found, own=known.own) == known
     pins.took()
     for _ in range(2):
@@ -216,7 +211,8 @@ def test_only_differences_are_changed(pins):
     moved = dataclasses.replace(FULL, entries={PAIR: 0x11, PORT: 0x14})
     # One that is deleted and one that is changed.
     assert classifier.replace(moved) == 3
-    assert pins.took() == 2 * ['delete flows'] + 2 * ['set flows']
+    assert pins.took() == [*2 * ['delete flows'], *2 * ['set flows'],
+                           'set settings']
     assert classifier.counted()['tap1', PAIR] == model.Counts(7, 1)
     assert classifier.counted()['tap1', PORT] == model.Counts()
     alone = dataclasses.replace(moved, entries={PAIR: 0x11})
@@ -416,16 +412,17 @@ def test_a_port_that_cannot_be_attached_leaves_the_others_classified(pins):
     assert [*classifier.refused] == [TAP2]
     assert 'attach to_vm to ifindex 6: No such device' in (
         classifier.refused[TAP2])
-    assert classifier.dump().hooks == {TAP1} == classifier.known.hooks
+    assert classifier.dump().hooks == {TAP1, ('', 6)}
+    assert classifier.known.hooks == {TAP1}
     assert classifier.dump().entries == FULL.entries
     # It is tried again after an audit, and no earlier.
     kernel.asked.clear()
     assert classifier.replace(FULL) == 0 and not kernel.asked
     pins.refuses = {}
     classifier.forget()
-    assert classifier.replace(FULL) == 1 and not classifier.refused
+    assert classifier.replace(FULL) == 2 and not classifier.refused
     # First goes what was there of it, if it were of no use.
-    assert kernel.asked == [[operations.DeleteSet('near_6'),
+    assert kernel.asked == [[operations.DetachPort(6),
                              operations.AttachPort('tap2', 6, 0x7006)]]
     assert classifier.dump().hooks == FULL.hooks
 
@@ -435,7 +432,12 @@ def test_a_refused_port_that_goes_is_forgotten(pins):
     classifier = _classifier(_table())
     assert classifier.refused
     classifier.replace(_table(TAP2))
-    assert not classifier.refused and classifier.dump().hooks == {TAP2}
+    assert not classifier.refused and classifier.known.hooks == {TAP2}
+    # What there is of it goes with the next audit.
+    assert classifier.dump().hooks == {TAP2, ('', 5)}
+    classifier.forget()
+    classifier.replace(_table(TAP2))
+    assert classifier.dump().hooks == {TAP2}
 
 
 def test_maps_that_are_full_are_told_and_the_next_table_converges(pins):
@@ -558,7 +560,7 @@ def test_maps_that_are_not_there_are_none(pins):
 
 
 @pytest.mark.parametrize('changes', [
-    [operations.SetRules(['pair4'])], [operations.SetUnmanaged(True)],
+    [operations.SetRules(['pair4'], True)],
     [operations.ChangeEntries([PAIR], [])],
     [operations.ChangeMap('to', [base.MapKey(5, MAC)], [])],
     [operations.ChangeMap('control', [], [(base.MapKey(5), 0x9001)])],
@@ -591,10 +593,8 @@ def test_keys_of_maps_that_are_not_there_are_deleted_from_nowhere(pins):
         operations.ChangeEntries([PAIR, PORT], []),
         operations.ChangeMap('to', [base.MapKey(5, MAC)], []),
         operations.ChangeMap('others', [base.MapKey(5)], []),
-        operations.DetachPort('tap1', 5),
-        operations.DetachUplink('eth0', 2, True),
-        operations.DeleteSet('peers4_1'),
-        operations.DeleteSet('near_9999999999')]) is None
+        operations.DetachPort(5),
+        operations.DetachUplink(2, True)]) is None
     assert pins.maps['devices'] == {}
 
 
@@ -602,7 +602,7 @@ def test_what_nftables_had_goes_with_the_first_table(pins, monkeypatch):
     asked = []
     monkeypatch.setattr(kernel_calls, 'nft_run', lambda commands: (
         asked.append(commands) or (1, '', 'no such table')))
-    kernel_calls.bpf_change('ingress', [operations.SetRules([])])
+    kernel_calls.bpf_change('ingress', [operations.SetRules([], False)])
     assert asked == []
     kernel_calls.bpf_change('ingress', [operations.AddTable()])
     assert asked == ['delete table netdev virtco\n']
@@ -610,7 +610,7 @@ def test_what_nftables_had_goes_with_the_first_table(pins, monkeypatch):
 
 @pytest.mark.parametrize('operation, goes', [
     (operations.AddTable(), True), (operations.DeleteTable(), True),
-    (operations.SetRules([]), False)])
+    (operations.SetRules([], False), False)])
 def test_programs_go_with_the_first_and_the_last_of_nftables(
         pins, monkeypatch, operation, goes):
     """A package without them takes the place of one that had them."""

@@ -5,11 +5,9 @@
 import contextlib
 import dataclasses
 import importlib
-import importlib.machinery
 import os
 import struct
 import sys
-import types
 import typing
 
 from hypothesis import given
@@ -410,12 +408,12 @@ def test_ports_are_those_that_a_vm_can_be_behind(device, is_port):
     ['ChangeEntries', [], [[[1, '10.0.0.1', '10.0.0.2', 0], '7000:1']]],
     ['ChangeMap', 'frag4', [], []],
     ['ChangeMap', 'to', [], [[[1, '00:00:00:00:00:01 '], 1]]],
-    ['SetRules', ['pair4 ip daddr set 10.0.0.9']],
-    ['SetRules', ['drop']], ['AttachPort', 'tap1\n', 1, 1],
+    ['SetRules', ['pair4 ip daddr set 10.0.0.9'], True],
+    ['SetRules', ['drop'], True], ['AttachPort', 'tap1\n', 1, 1],
     ['AttachPort', 'tap1" priority 0; }', 1, 1],
     ['AttachPort', 'tap1', 1, '7000:1'], ['AttachPort', 'tap1', 1, 2 ** 16],
-    ['DeleteSet', 'peers4_1\n'],
-    ['DeleteSet', 'ingress_seen'], ['add table inet filter']], ids=str)
+    ['DetachPort', '1\n'], ['DetachPort', 0],
+    ['add table inet filter']], ids=str)
 def test_malformed_changes_of_the_table_are_refused(change):
     with pytest.raises(operations.Refused, match='nft_change'):
         guarded.perform('nft_change',
@@ -461,16 +459,13 @@ def test_a_sealed_helper_imports_no_further_module(monkeypatch):
     monkeypatch.setattr(sys, 'meta_path', list(sys.meta_path))
     configured = []
     monkeypatch.setattr(owned, 'configured', lambda: configured.append(1))
-    # A finder that would find anything.
-    sys.meta_path.insert(0, types.SimpleNamespace(
-        find_spec=lambda name, *_: importlib.machinery.ModuleSpec(name, None)
-    ))
     guarded.context.set_client_mode(False)
     try:
         assert guarded.seal() == os.getpid()
         # Its options are read while that is possible.
         assert configured == [1]
-        with pytest.raises(ModuleNotFoundError, match='not loaded by the'):
+        with pytest.raises(ModuleNotFoundError), pytest.warns(
+                ImportWarning, match='empty'):
             importlib.import_module('__hello__')
     finally:
         guarded.context.set_client_mode(True)
