@@ -45,9 +45,6 @@ class Agent:
     """The edge agent of one hypervisor: its threads, and their main loop.
 
     :meth:`run` is the loop, and returns after :meth:`stop`.
-
-    :ivar is_failing: whether the kernel differs from the policy because the
-        last sync failed.
     """
 
     def __init__(self, conf: cfg.ConfigOpts,
@@ -57,7 +54,6 @@ class Agent:
         self.conf = conf
         self.enforcer = enforcer
         self.applied_generation = 0
-        self.is_failing = False
         self.probe: probe_service.ProbeService | None = None
         self._failure: str | None = None
         self._refused: str | None = None
@@ -199,7 +195,7 @@ class Agent:
             # The end of the conflict may be announced before it can be read.
             self._audit_due_s = min(self._audit_due_s,
                                     time.monotonic() + _CONFLICT_S)
-        self._failure, self.is_failing = None, False
+        self._failure = None
         self._retry_after_s = _FIRST_RETRY_S
         self.reporter.wake()
 
@@ -208,10 +204,17 @@ class Agent:
         why = supervise.describe(error)
         if why != self._failure:
             LOG.error('Not enforced yet: %s', why)
-        self._failure, self.is_failing = why, True
+        self._failure = why
         self._audit_due_s = min(self._audit_due_s,
                                 time.monotonic() + self._retry_after_s)
         self.reporter.wake()
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the kernel differs from the policy because the last sync
+        failed.
+        """
+        return self._failure is not None
 
     @property
     def error(self) -> str | None:

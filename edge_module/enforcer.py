@@ -111,18 +111,17 @@ class Enforcer(shaper.Shaper):
 
     def _make_so(self, now_s: float) -> None:
         """Bring the kernel's classes, tables and functions to the policy."""
-        leave = self._shape_unless_others_do()
+        super()._make_so(now_s)
         if self.policy is not None and self.ports is not None:
             table, ports = self.desired_table(), self.ifindexes()
             self.classifier.replace(table)
             if self._early.find(self.policy, table.entries, ports,
                                 self.uplink.class_stats, now_s):
-                leave = self._shape_unless_others_do()
+                super()._make_so(now_s)
             self.functions.ensure(self.desired_tree, self.policy,
                                   table.entries, self.ports)
         if self.policy is not None and self.receiver is not None:
             self.receiver.ensure(self.policy)
-        self.tree.let_leave(leave, now_s + self.grace_s)
 
     def was_lost(self, changes: kernel_events.Changes) -> bool:
         return (super().was_lost(changes)
@@ -163,14 +162,11 @@ class Enforcer(shaper.Shaper):
 
         :param with_drops: whether to count drops of the leaves, too.
         """
-        def read(uplink: htb.Uplink) -> dict[int, wire.ClassStats]:
-            return uplink.stats() if with_drops else uplink.class_stats()
-
-        found = read(self.uplink)
+        found = self.uplink.stats(with_drops)
         for place, one in enumerate(self.further, 1):
             with contextlib.suppress(exception.NotFound):
-                found |= {place * minors.FURTHER + minor: seen
-                          for minor, seen in read(one.uplink).items()
+                found |= {place * minors.FURTHER + minor: seen for minor, seen
+                          in one.uplink.stats(with_drops).items()
                           if minor >= 0}
         return found
 

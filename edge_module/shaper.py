@@ -177,17 +177,10 @@ class Shaper:
             self._make_so(now_s)
 
     def _make_so(self, now_s: float) -> None:
-        self.tree.let_leave(self._shape_unless_others_do(),
-                            now_s + self.grace_s)
-
-    def _shape_unless_others_do(self) -> tuple[int, ...]:
         """Shape the uplink unless another program does; set
         :attr:`conflict`.
-
-        :returns: minors of the classes that leave.
         """
         conflict: str | None = None
-        leave: tuple[int, ...] = ()
         try:
             if self.guard is not None:
                 self.guard.ensure()
@@ -195,25 +188,22 @@ class Shaper:
                 if is_shared != self.uplink.is_shared:
                     self.uplink.is_shared = is_shared
                     self.tree.forget()
-            leave = self._shape()
+            self._shape(now_s)
         except exception.QdiscConflict as error:
             conflict = str(error)
             self.tree.forget()
         if conflict not in (None, self.conflict):
             LOG.warning('Coflows are counted and not shaped: %s', conflict)
         self.conflict = conflict
-        return leave
 
-    def _shape(self) -> tuple[int, ...]:
-        """Change the tree to the desired one.
-
-        :returns: minors of the classes that leave.
-        """
+    def _shape(self, now_s: float) -> None:
+        """Change the tree to the desired one."""
         self.tree.current()
-        wanted = self.desired_tree()
+        wanted, due_s = self.desired_tree(), now_s + self.grace_s
         if self.policy is None:
-            return self.tree.add(wanted).leave
-        return self.tree.change(wanted, self._settings_now()).leave
+            self.tree.add(wanted, due_s)
+        else:
+            self.tree.change(wanted, self._settings_now(), due_s)
 
     def was_lost(self, changes: kernel_events.Changes) -> bool:
         """Return whether others may have changed this module's state; cheap.
@@ -272,7 +262,7 @@ class Shaper:
                                              self._answers(stats))
             if (has_changed or is_other) and (
                     self.policy is not None and self.conflict is None):
-                self.tree.let_leave(self._shape(), now_s + self.grace_s)
+                self._shape(now_s)
 
     def _answers(self, stats: Mapping[int, wire.ClassStats]
                  ) -> dict[int, int]:
@@ -308,7 +298,7 @@ class Shaper:
             return
         if (self._early.are_sent(self.uplink.class_stats, now_s)
                 or self.tree.is_draining):
-            self.tree.let_leave(self._shape(), now_s + self.grace_s)
+            self._shape(now_s)
         if self.tree.is_due(now_s):
             wanted = self.desired_tree()
             if wanted.keys() & self.tree.delete(wanted, now_s):

@@ -58,7 +58,7 @@ class BpfClassifier(classifier.Classifier):
         known = bpf_maps.devices(ports or b'')
         hooks = (at['from_vm'] & at['to_vm'] if self.uplink_dev is None
                  else at['by_address'])
-        # What is left of an uplink that is gone is detached as a port.
+        # An uplink that is gone is detached like a port.
         exits = at['to_wire']
         entries, follows = bpf_maps.SETTINGS.unpack_from(
             settings, bpf_maps.IFINDEX.size)

@@ -137,7 +137,7 @@ def has_our_tree(ifindex: int) -> bool:
     """Return whether a device has this module's HTB, at its root or inside
     another.
     """
-    return any(_is_ours(ifindex, parent)
+    return any(_qdisc(ifindex, parent).is_ours
                for parent in (wire.TC_H_ROOT, wire.INSIDE))
 
 
@@ -149,10 +149,9 @@ def _may_share(change: operations.Share) -> bool:
     if change.part == 'root':
         return True  # the kernel refuses where there is one
     if change.part == 'instead':
-        return _is_ours(ifindex, wire.TC_H_ROOT)
+        return _qdisc(ifindex, wire.TC_H_ROOT).is_ours
     if change.part == 'link':
-        root = _qdisc(ifindex, wire.TC_H_ROOT)
-        return root is not None and shared_root.is_ours(root)
+        return shared_root.is_ours(_qdisc(ifindex, wire.TC_H_ROOT))
     try:
         kernel.ask(wire.tc(wire.RTM_GETTCLASS, _NLM_F_ECHO, ifindex,
                            shared_root.LINK))
@@ -161,17 +160,13 @@ def _may_share(change: operations.Share) -> bool:
     return True
 
 
-def _is_ours(ifindex: int, parent: int) -> bool:
-    found = _qdisc(ifindex, parent)
-    return found is not None and found.is_ours
-
-
-def _qdisc(ifindex: int, parent: int) -> wire.Qdisc | None:
+def _qdisc(ifindex: int, parent: int) -> wire.Qdisc:
+    """Read a qdisc; one of no kind where there is none."""
     try:
         return wire.read_qdisc(kernel.ask(wire.tc(
             wire.RTM_GETQDISC, _NLM_F_ECHO, ifindex, 0, parent)))
     except OSError:
-        return None
+        return wire.Qdisc('', 0, parent)
 
 
 def _ifb() -> int:

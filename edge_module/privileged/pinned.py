@@ -43,9 +43,7 @@ _ATTEMPTS, _WAIT_S = 200, 0.005
 @functools.cache
 def _libbpf() -> ctypes.CDLL:
     library = ctypes.CDLL('libbpf.so.1', use_errno=True)
-    for name in ('bpf_object__open_file', 'bpf_object__find_map_by_name',
-                 'bpf_object__find_program_by_name'):
-        getattr(library, name).restype = ctypes.c_void_p
+    library.bpf_object__open_file.restype = ctypes.c_void_p
     library.libbpf_set_print(None)
     return library
 
@@ -134,16 +132,15 @@ class Tables:
         """Load the programs with empty maps, attached to nothing."""
         shutil.rmtree(self.path, ignore_errors=True)
         self.path.mkdir(mode=0o700, parents=True)
-        library = _libbpf()
-        with _loaded() as programs:
-            for program in bpf_maps.PROGRAMS:
-                self._pin(library.bpf_program__fd(ctypes.c_void_p(
-                    library.bpf_object__find_program_by_name(
-                        programs, program.encode()))), program)
-            for name in bpf_maps.MAPS:
-                self._pin(library.bpf_map__fd(ctypes.c_void_p(
-                    library.bpf_object__find_map_by_name(
-                        programs, name.encode()))), name)
+        with _loaded() as found:
+            _checked(_libbpf().bpf_object__pin(found, os.fsencode(self.path)),
+                     'pin the programs')
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether all programs and maps are pinned."""
+        return all((self.path / name).exists()
+                   for name in (*bpf_maps.PROGRAMS, *bpf_maps.MAPS))
 
     def remove(self, but_these: bool = False) -> bool:
         """Detach and unpin everything in this namespace.
@@ -161,8 +158,8 @@ class Tables:
 
         :raises FileNotFoundError: where nothing is pinned.
         """
-        with self._open(bpf_maps.MAPS[-1]):  # the last to be made
-            pass
+        if not self.is_loaded:
+            raise FileNotFoundError('nothing is pinned')
         for path in self.path.glob('link-*'):
             _, name, ifindex = path.name.split('-')
             if self._is_attached(path.name, int(ifindex)):
@@ -338,7 +335,7 @@ def missing() -> str | None:
         _checked(_libbpf().bpf_prog_query(
             _LOOPBACK, _TCX_INGRESS, 0, None, None,
             ctypes.byref(ctypes.c_uint32())), 'ask for tcx (Linux 6.6)')
-        if not (Tables().path / bpf_maps.MAPS[-1]).exists():
+        if not Tables().is_loaded:
             with _loaded():  # this kernel has to take them
                 pass
     except OSError as error:

@@ -157,9 +157,13 @@ class Uplink:
             wire.dump_request(wire.RTM_GETTFILTER, self.ifindex(),
                               shared_root.HANDLE))))
 
-    def stats(self) -> dict[int, wire.ClassStats]:
+    def stats(self, with_drops: bool = True) -> dict[int, wire.ClassStats]:
         """Read the counters of the classes; empty while our qdisc is absent.
+
+        :param with_drops: whether to count drops of the leaves, too.
         """
+        if not with_drops:
+            return self.class_stats()
         bodies = self._dump_qdiscs()
         if _ours(map(wire.read_qdisc, bodies)) is None:
             return {}

@@ -7,7 +7,6 @@ others, or the kernel refuses: ten thousand classes take as long to read as
 thousands of them to change.
 """
 
-from collections.abc import Iterable
 import logging
 import math
 
@@ -54,19 +53,21 @@ class TreeKeeper:
         """Read the kernel before the next change."""
         self._known = None
 
-    def add(self, wanted: model.Tree) -> steps.Update:
+    def add(self, wanted: model.Tree, due_s: float) -> steps.Update:
         """Create missing classes; existing ones stay as they are.
 
         :raises virtco.exception.VirtcoException: as :meth:`change`.
         """
         tree = self.current()
         self._draining = {}
-        return self._become(tree, {**wanted, **tree})
+        return self._become(tree, {**wanted, **tree}, due_s)
 
-    def change(self, wanted: model.Tree, settings: model.TreeSettings
-               ) -> steps.Update:
+    def change(self, wanted: model.Tree, settings: model.TreeSettings,
+               due_s: float) -> steps.Update:
         """Make it this tree, but for classes that leave.
 
+        :param due_s: time at which :meth:`delete` deletes those that do not
+            leave already.
         :raises virtco.exception.QdiscConflict: when somebody else shapes the
             uplink; nothing is changed.
         :raises virtco.exception.VirtcoException: when the kernel refuses.
@@ -74,9 +75,10 @@ class TreeKeeper:
         tree = self.current()
         self._draining = self._held_up(wanted, tree)
         return self._become(tree, steps.hold(wanted, tree, self._draining,
-                                             settings))
+                                             settings), due_s)
 
-    def _become(self, tree: model.Tree, desired: model.Tree) -> steps.Update:
+    def _become(self, tree: model.Tree, desired: model.Tree, due_s: float
+                ) -> steps.Update:
         """Make the steps to the desired tree, and note each in ``tree``."""
         update = steps.plan_update(tree, desired)
         try:
@@ -87,6 +89,8 @@ class TreeKeeper:
         except exception.VirtcoException:
             self.forget()
             raise
+        self._leaving = {minor: self._leaving.get(minor, due_s)
+                         for minor in update.leave}
         return update
 
     def current(self) -> model.Tree:
@@ -168,11 +172,6 @@ class TreeKeeper:
         if math.isinf(before):
             return stats.sent_bytes + stats.backlog_bytes
         return before
-
-    def let_leave(self, minors: Iterable[int], due_s: float) -> None:
-        """Delete these classes by then, unless they are to leave already."""
-        self._leaving = {minor: self._leaving.get(minor, due_s)
-                         for minor in minors}
 
     def is_due(self, now_s: float) -> bool:
         """Return whether :meth:`delete` has something to do."""

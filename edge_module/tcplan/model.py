@@ -106,7 +106,7 @@ class Counts(NamedTuple):
         return Counts(*map(operator.add, self, other))
 
     def since(self, before: 'Counts') -> 'Counts':
-        """Return what was counted after an earlier reading."""
+        """Return the difference from an earlier reading."""
         return Counts(*map(operator.sub, self, before))
 
 

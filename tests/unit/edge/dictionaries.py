@@ -69,7 +69,9 @@ class Uplink(htb.Uplink):
         return htb.Snapshot(self.present, self.foreign, dict(self.tree),
                             self.stats(), self.is_inside, self.around)
 
-    def stats(self):
+    def stats(self, with_drops=True):
+        if not with_drops:
+            return self.class_stats()
         return {minor: self.seen.get(minor, wire.ClassStats())
                 for minor in self.tree}
 

@@ -750,7 +750,7 @@ def test_each_uplink_has_the_classes_in_proportion():
 def test_an_uplink_that_is_away_keeps_no_other_from_its_classes():
     found, other = with_further()
     other.uplink.index, stats = 0, other.uplink.stats
-    other.uplink.stats = other.uplink.ifindex
+    other.uplink.stats = lambda _: other.uplink.ifindex()
     with pytest.raises(exception.NotFound, match='up2'):
         found.set_policy(ONE, 100.0)
     assert found.uplink.tree == found.desired_tree()

@@ -34,7 +34,7 @@ ALL = (0x11, 0x10)
 @pytest.fixture
 def keeper():
     found = edge_tree.TreeKeeper(dictionaries.Uplink())
-    found.change(FAST, SETTINGS)
+    found.change(FAST, SETTINGS, 50.0)
     return found
 
 
@@ -53,18 +53,18 @@ def test_the_trees_are_those_that_the_tests_want():
 
 def test_one_that_slows_down_sends_whole_packets_first(keeper):
     queue(keeper, 1000, 700)
-    keeper.change(SLOW, SETTINGS)
+    keeper.change(SLOW, SETTINGS, 50.0)
     assert keeper.is_draining and keeper.is_waiting
     held = keeper.uplink.tree[0x11]
     assert held.rate_bps > SLOW[0x11].rate_bps
     assert held.packet_bytes == 1564
     # What it has queued now was queued before it cut.
     queue(keeper, 1100, 650)
-    keeper.change(SLOW, SETTINGS)
+    keeper.change(SLOW, SETTINGS, 50.0)
     assert keeper._draining == {0x11: 1750}
     for sent_bytes, is_draining in ((1749, True), (1750, False)):
         queue(keeper, sent_bytes, 900)
-        keeper.change(SLOW, SETTINGS)
+        keeper.change(SLOW, SETTINGS, 50.0)
         assert keeper.is_draining == is_draining
     assert keeper.uplink.tree == SLOW and not keeper.is_waiting
 
@@ -72,64 +72,60 @@ def test_one_that_slows_down_sends_whole_packets_first(keeper):
 @pytest.mark.parametrize('sent_bytes', [0, 1000])
 def test_an_empty_one_slows_down_at_once(keeper, sent_bytes):
     queue(keeper, sent_bytes, 0)
-    keeper.change(SLOW, SETTINGS)
+    keeper.change(SLOW, SETTINGS, 50.0)
     assert not keeper.is_draining and keeper.uplink.tree == SLOW
 
 
 def test_one_that_speeds_up_again_waits_for_nothing(keeper):
     queue(keeper, 1000, 700)
-    keeper.change(SLOW, SETTINGS)
-    keeper.change(FAST, SETTINGS)
+    keeper.change(SLOW, SETTINGS, 50.0)
+    keeper.change(FAST, SETTINGS, 50.0)
     assert not keeper.is_draining and keeper.uplink.tree == FAST
 
 
 def test_nothing_is_read_where_nothing_may_be_held(keeper):
     before = looks(keeper)
-    keeper.change(FAST, SETTINGS)
-    keeper.change(built(test_tcplan.coflow(0x10, 30e6)), SETTINGS)
+    keeper.change(FAST, SETTINGS, 50.0)
+    keeper.change(built(test_tcplan.coflow(0x10, 30e6)), SETTINGS, 50.0)
     assert looks(keeper) == before
-    keeper.change(NONE, SETTINGS)
+    keeper.change(NONE, SETTINGS, 50.0)
     assert looks(keeper) == before + 1
 
 
 def test_one_that_leaves_may_get_packets_until_it_is_looked_at_again(keeper):
-    update = keeper.change(NONE, SETTINGS)
+    update = keeper.change(NONE, SETTINGS, 50.0)
     assert keeper._draining == {0x11: math.inf} and update.leave == ()
     queue(keeper, 1000, 1)
-    assert keeper.change(NONE, SETTINGS).leave == ()
+    assert keeper.change(NONE, SETTINGS, 50.0).leave == ()
     queue(keeper, 1001, 0)
-    assert keeper.change(NONE, SETTINGS).leave == ALL
+    assert keeper.change(NONE, SETTINGS, 50.0).leave == ALL
     assert not keeper.is_draining
-    keeper.let_leave(ALL, 50.0)
     assert keeper.is_waiting
     # It is no reason to begin anew that one leaves already.
     keeper.uplink.tree[0x11] = keeper._known[1][0x11] = dataclasses.replace(
         keeper._known[1][0x11], rate_bps=8000)
-    keeper.change(NONE, SETTINGS)
+    keeper.change(NONE, SETTINGS, 50.0)
     assert not keeper.is_draining
 
 
 def test_one_that_is_idle_already_can_keep_nothing(keeper):
     idle = dict(FAST) | {0x11: dataclasses.replace(
         FAST[0x11], rate_bps=model.IDLE_RATE_BPS)}
-    keeper.change(idle, SETTINGS)
-    assert keeper.change(NONE, SETTINGS).leave == ALL
+    keeper.change(idle, SETTINGS, 50.0)
+    assert keeper.change(NONE, SETTINGS, 50.0).leave == ALL
 
 
 def test_times_to_leave_are_kept(keeper):
-    for _ in range(2):
-        update = keeper.change(NONE, SETTINGS)
-    keeper.let_leave(update.leave, 50.0)
-    keeper.let_leave(update.leave, 60.0)
+    for due_s in 40.0, 50.0, 60.0:
+        keeper.change(NONE, SETTINGS, due_s)
     assert not keeper.is_due(49.9) and keeper.is_due(50.0)
-    keeper.let_leave((), 70.0)
+    keeper.change(FAST, SETTINGS, 70.0)
     assert not keeper.is_due(1e9) and not keeper.is_waiting
 
 
 def leaving(keeper):
     for _ in range(2):
-        update = keeper.change(NONE, SETTINGS)
-    keeper.let_leave(update.leave, 50.0)
+        keeper.change(NONE, SETTINGS, 50.0)
 
 
 def test_those_whose_time_is_over_are_deleted(keeper):
@@ -151,7 +147,7 @@ def test_a_parent_stays_with_its_children(keeper):
 
 @pytest.mark.parametrize('call', [
     lambda keeper: keeper.delete(NONE, 50.0),
-    lambda keeper: keeper.change(FAST, SETTINGS)])
+    lambda keeper: keeper.change(FAST, SETTINGS, 50.0)])
 def test_after_a_refusal_everything_is_read(keeper, call):
     leaving(keeper)
     keeper.uplink.refuses |= {'set_classes', 'delete_classes'}
@@ -162,11 +158,11 @@ def test_after_a_refusal_everything_is_read(keeper, call):
 
 def test_what_stands_is_not_changed_by_adding(keeper):
     other = dataclasses.replace(FAST[2], ceil_bps=80)
-    assert keeper.add({2: other}).leave == ()
+    assert keeper.add({2: other}, 50.0).leave == ()
     assert keeper.uplink.tree == FAST and not keeper.is_draining
     del keeper.uplink.tree[2]
     keeper.forget()
-    keeper.add({2: other})
+    keeper.add({2: other}, 50.0)
     assert keeper.uplink.tree[2] == other
 
 
@@ -182,10 +178,10 @@ def test_no_rate_rises_before_others_fell():
 
     uplink.set_classes = set_classes
     found = edge_tree.TreeKeeper(uplink)
-    found.change(FAST, SETTINGS)
+    found.change(FAST, SETTINGS, 50.0)
     assert len(asked) == 1 and set(asked.pop().values()) == {None}
     found.change(built(test_tcplan.coflow(0x10, 30e6),
-                       test_tcplan.coflow(0x20, 70e6)), SETTINGS)
+                       test_tcplan.coflow(0x20, 70e6)), SETTINGS, 50.0)
     made, slower, faster = asked
     assert set(made.values()) == {None}
     assert max(slower.values()) < 0

@@ -50,6 +50,11 @@ class Library:
     def bpf_object__load(self, _opened):
         return 0
 
+    def bpf_object__pin(self, _opened, path):
+        for name in (*bpf_maps.PROGRAMS, *bpf_maps.MAPS):
+            (pathlib.Path(os.fsdecode(path)) / name).touch()
+        return 0
+
     def __getattr__(self, name):
         return lambda *_: 1
 
@@ -82,6 +87,11 @@ def test_what_was_pinned_before_goes(tables):
     (tables.path / 'link-from_vm-7').touch()
     tables.load()
     assert names(tables) == {*bpf_maps.PROGRAMS, *bpf_maps.MAPS}
+    assert list(tables.links()) == []
+    # It ended while it pinned them.
+    (tables.path / 'reached').unlink()
+    with pytest.raises(FileNotFoundError):
+        list(tables.links())
 
 
 def test_a_device_has_links_until_it_is_left(tables, library, monkeypatch):

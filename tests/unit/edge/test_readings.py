@@ -314,7 +314,7 @@ def test_a_kernel_that_cannot_be_read_is_told(conf, enforcer, tmp_path):
     found = reporter(conf, enforcer, state.StateDir(str(tmp_path)))
     error = OSError(5, 'told to')
 
-    def fail():
+    def fail(_):
         raise error
 
     found.make(100.0)
