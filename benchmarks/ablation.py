@@ -86,10 +86,7 @@ VARIANTS: dict[str, Change] = {
     'without any local search': replaced(states.State, 'anneal', _nothing),
     'without any set partition': replaced(proofs, 'narrow', _nothing),
     'without rounding': replaced(rounding, 'dive', _nothing),
-    'without proposals': replaced(planner, 'is_judged', _no),
-    **{f'without proposal of {name}': replaced(planner, 'RIVALS', tuple(
-        one for one in planner.RIVALS if one[0] != name))
-        for name, _share in planner.RIVALS},
+    'without the proposal': replaced(planner, 'is_judged', _no),
 }
 
 

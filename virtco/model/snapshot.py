@@ -161,7 +161,6 @@ class Method(enum.StrEnum):
     EXHAUSTIVE = 'exhaustive search'
     #: The search as if the group were alone, on the bandwidth that others
     #: leave.
-    ISOLATED = 'isolated'
     VIRTCO_PRINTED = 'virtco-printed'
     #: A method of the laboratory.
     OTHER = 'other'

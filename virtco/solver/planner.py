@@ -31,11 +31,9 @@ from virtco.solver.stages import search_state as states
 from virtco.solver.starts import candidates
 
 PLANNERS = ('virtco', 'virtco-printed', 'spread', 'min-cut')
-#: Part of the budget that the online search has where others propose, too,
-#: and who they are, with theirs.
-ONLINE_SHARE = 0.5
-RIVALS = ((snapshot.Method.VIRTCO_PRINTED, 0.3),
-          (snapshot.Method.ISOLATED, 0.1), (snapshot.Method.MIN_CUT, 0.0))
+#: Parts of the budget that the online search and the printed planner have
+#: where schedules are compared.
+ONLINE_SHARE, PRINTED_SHARE = 0.5, 0.3
 #: Calls of numpy to make arrays of a problem, and cells for each host and
 #: VM or running coflow.
 BUILD_CALLS = 300
@@ -94,39 +92,27 @@ def is_judged(problem: snapshot.PlacementProblem,
 
 def _judged(problem: snapshot.PlacementProblem, task: states.Task,
             budget_s: float) -> snapshot.Plan:
-    """Compare the online search's answer with others by simulation.
+    """Compare the online search's answer with the printed planner's.
 
     No objective that is cheap enough to search by knows the real schedule:
     sums of prefix CCTs take sharing for free, residual bandwidth takes it for
     impossible. Where simulating takes too long, the online answer stands.
     """
     budget = task.budget
-    whole = _read(problem, budget)
-    inst = whole.instance()
+    inst = _read(problem, budget).instance()
     own = _searched(problem, task, ONLINE_SHARE * budget_s)
     if own.value.cct_s > 0:
         judged = judge.Judge(inst, budget)
-        least_s = judged.cost_s(own.assign)
-        seen = [own.assign]
-        for method, share in RIVALS:
-            if least_s is None or not budget.in_time():
-                break
-            placed: np.ndarray | None
-            if method is snapshot.Method.MIN_CUT:
-                placed = _by_rule(method, whole, task.seed, budget)
-            else:
-                found = _alone(problem if method is snapshot.Method.ISOLATED
-                               else residual.residual(problem), task,
-                               share * budget_s)
-                placed = found.assign
-                own = dataclasses.replace(own, moves=own.moves + found.moves)
-            if placed is None or any((placed == one).all() for one in seen):
-                continue
-            seen.append(placed)
-            cost_s = judged.cost_s(placed)
-            if cost_s is not None and cost_s < least_s:
-                least_s = cost_s
-                own = dataclasses.replace(own, assign=placed, method=method)
+        own_s = judged.cost_s(own.assign)
+        if own_s is not None and budget.in_time():
+            printed = _printed(problem, task, PRINTED_SHARE * budget_s)
+            own = dataclasses.replace(own, moves=own.moves + printed.moves)
+            if (printed.assign != own.assign).any():
+                printed_s = judged.cost_s(printed.assign)
+                if printed_s is not None and printed_s < own_s:
+                    own = dataclasses.replace(
+                        own, assign=printed.assign,
+                        method=snapshot.Method.VIRTCO_PRINTED)
     return _answer(inst, own, task.objective)
 
 
@@ -139,10 +125,10 @@ def _searched(problem: snapshot.PlacementProblem, task: states.Task,
     return dataclasses.replace(found, assign=reduced.host_index[found.assign])
 
 
-def _alone(problem: snapshot.PlacementProblem, task: states.Task,
-           most_s: float = math.inf) -> states.Outcome:
-    """Search as if the group were alone, by Algorithm 2 of the paper."""
-    return _searched(problem, states.Task(
+def _printed(problem: snapshot.PlacementProblem, task: states.Task,
+             most_s: float = math.inf) -> states.Outcome:
+    """Search by Algorithm 2 of the paper: alone, on residual bandwidth."""
+    return _searched(residual.residual(problem), states.Task(
         snapshot.Objective.ISOLATED, task.seed, task.budget), most_s)
 
 
@@ -158,7 +144,7 @@ def _baseline(problem: snapshot.PlacementProblem,
     notes: tuple[str, ...] = ()
     placed: np.ndarray | None
     if planner == 'virtco-printed':
-        found = _alone(residual.residual(problem), task)
+        found = _printed(problem, task)
         placed, moves, notes = found.assign, found.moves, found.notes
     else:
         # A rule without an end of its own would be another rule.

@@ -45,7 +45,6 @@ STAGES = (
 #: Last stages: they use the rest of the time to spare other groups.
 FINISH = (
     Stage('polish', finishing.polish, 1.0),
-    Stage('settle', finishing.settle, 1.0),
     Stage('judge', finishing.judge, 1.0),
 )
 

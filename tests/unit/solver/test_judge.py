@@ -190,15 +190,14 @@ def test_running_coflows_load_uplinks_as_they_load_hosts(problem):
 
 @pytest.fixture
 def proposals(monkeypatch):
-    """Set the hosts of the online search, of its rivals, None for none."""
-    def propose(own, printed, alone, least_cut=None):
+    """Set the hosts of the online search and of the printed planner."""
+    def propose(own, printed):
         inst = instances.build(busy_cloud())
         answers = iter([states.Outcome(
             assign, objectives.evaluate(inst, assign, ONLINE),
             snapshot.Method.LOCAL_SEARCH, moves=2)
-            for assign in (own, printed, alone)])
+            for assign in (own, printed)])
         monkeypatch.setattr(planner, '_searched', lambda *_: next(answers))
-        monkeypatch.setattr(planner, '_by_rule', lambda *_: least_cut)
     return propose
 
 
@@ -206,13 +205,10 @@ SPREAD, PACKED = np.arange(6), 2 + np.arange(6) // 2 % 3
 
 
 @pytest.mark.parametrize('placements, method', [
-    ((SPREAD, PACKED, SPREAD), snapshot.Method.VIRTCO_PRINTED),
-    ((SPREAD, SPREAD, PACKED), snapshot.Method.ISOLATED),
-    ((SPREAD, SPREAD, SPREAD, PACKED), snapshot.Method.MIN_CUT),
-    ((PACKED, SPREAD, SPREAD, SPREAD), snapshot.Method.LOCAL_SEARCH),
+    ((SPREAD, PACKED), snapshot.Method.VIRTCO_PRINTED),
+    ((PACKED, SPREAD), snapshot.Method.LOCAL_SEARCH),
     # The first one wins a tie.
-    ((PACKED, PACKED + 1, PACKED + 1), snapshot.Method.LOCAL_SEARCH),
-    ((SPREAD, PACKED, PACKED + 1), snapshot.Method.VIRTCO_PRINTED)])
+    ((PACKED, PACKED + 1), snapshot.Method.LOCAL_SEARCH)])
 def test_the_best_schedule_wins_and_the_first_on_a_tie(proposals, placements,
                                                        method):
     proposals(*placements)
@@ -220,24 +216,24 @@ def test_the_best_schedule_wins_and_the_first_on_a_tie(proposals, placements,
     chosen = next(one for one in placements if one[0] == 2 or (
         method is snapshot.Method.LOCAL_SEARCH))
     assert (plan.hosts, plan.method, plan.iterations) == (
-        tuple(f'h{m}' for m in chosen), method, 6)
+        tuple(f'h{m}' for m in chosen), method, 4)
 
 
 def test_a_placement_is_simulated_once(proposals):
     spent = []
-    for alone in (SPREAD, PACKED, SPREAD[::-1]):
-        proposals(SPREAD, PACKED, alone)
+    for printed in (PACKED, PACKED[::-1], PACKED):
+        proposals(PACKED, printed)
         clock = budgets.Counter()
         planner.plan(busy_cloud(), clock=clock)
         spent.append(clock.units)
-    assert spent[0] == spent[1] < spent[2]
+    assert spent[0] == spent[2] < spent[1]
 
 
 @pytest.mark.parametrize('answers, moves', [
-    ((None,), 2), ((5.0, None), 6)])
+    ((None,), 2), ((5.0, None), 4)])
 def test_where_simulating_takes_too_long_the_online_answer_stands(
         proposals, monkeypatch, answers, moves):
-    proposals(SPREAD, PACKED, PACKED, PACKED)
+    proposals(SPREAD, PACKED)
     left = list(answers)
     monkeypatch.setattr(judge.Judge, 'cost_s', lambda *_: left.pop(0))
     plan = planner.plan(busy_cloud())
@@ -255,7 +251,7 @@ def test_online_is_judged_only_where_it_can_be():
     assert not planner.is_judged(problem, snapshot.Objective.JOINT)
 
 
-def test_online_is_never_behind_its_rivals_proposals():
+def test_online_is_never_behind_the_proposal():
     problem = busy_cloud()
     plan = planner.plan(problem, seed=1)
     assert problems.is_valid(problem, plan.hosts)

@@ -13,11 +13,7 @@ from tests import examples
 from tests.unit.solver import problems
 from virtco import exception
 from virtco.model import snapshot
-from virtco.solver import budget as budgets
 from virtco.solver import planner
-from virtco.solver.judging import foresight
-from virtco.solver.model import instance as instances
-from virtco.solver.starts import candidates
 
 FEW = hypothesis.settings(
     max_examples=examples.count(60), deadline=None,
@@ -50,8 +46,7 @@ def test_isolated_search_finds_the_optimum(problem):
 def test_online_search_finds_the_optimum(problem):
     best = problems.optimum(problem, problems.online_s)
     hypothesis.assume(best is not None)
-    with (mock.patch.object(foresight, 'WEIGHT', 0.0),
-          mock.patch.object(planner, 'is_judged', return_value=False)):
+    with mock.patch.object(planner, 'is_judged', return_value=False):
         plan = planner.plan(problem, budget_s=4)
     assert problems.is_valid(problem, plan.hosts)
     assert close(plan.objective_s, problems.online_s(problem, plan.hosts))
@@ -60,27 +55,6 @@ def test_online_search_finds_the_optimum(problem):
     assert plan.lower_bound_s <= lowest * (1 + 1e-6)
     assert 0 <= plan.objective_bound_s <= best * (1 + 1e-5) + 1e-12
     assert plan.objective_bound_s <= plan.objective_s
-
-
-@FEW
-@hypothesis.given(problems.problems('hose'))
-def test_settling_is_valid_and_pays(problem):
-    try:
-        inst = instances.build(problem, budgets.unlimited())
-    except exception.PlacementInfeasible:
-        hypothesis.reject()
-    start = candidates.best_fit(inst)
-    hypothesis.assume(start is not None)
-
-    def known_s(assign):
-        return problems.online_s(problem, inst.to_hosts(assign))
-
-    found = foresight.settle(inst, start, known_s, budgets.unlimited())
-    assert problems.is_valid(problem, inst.to_hosts(found))
-    before, after = (
-        known_s(assign) + foresight.WEIGHT * foresight.copies_s(inst, assign)
-        for assign in (start, found))
-    assert after <= before
 
 
 @FEW

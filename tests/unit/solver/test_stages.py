@@ -303,13 +303,7 @@ def test_one_group_is_not_judged_again(monkeypatch):
         assert state.answer.method == BEST_FIT
 
 
-def test_polish_and_settle_look_at_others_only_for_others():
-    for objective in (ISOLATED, snapshot.Objective.JOINT):
-        state = begin(objective)
-        state.offer(SPREAD, APART)
-        before = state.answer
-        finishing.settle(state, state.budget)
-        assert state.answer is before
+def test_polish_looks_at_others_only_for_others():
     state = begin(ISOLATED)
     state.offer(SPREAD, APART)
     before = state.answer
@@ -616,29 +610,6 @@ def test_who_certifies_goes_on_to_the_end(monkeypatch):
     annealing.rounds(state, state.budget)
     assert len(asked) == 8
 
-
-@pytest.mark.parametrize('running, ratio, finite', [
-    (True, 1.09, True), (True, 1.11, False), (False, 1.0, True),
-    (False, 1.001, False)])
-def test_room_costs_a_tenth_beside_others(monkeypatch, running, ratio,
-                                          finite):
-    active = (snapshot.ActiveCoflow('r', (('h2', 1.0),),
-                                    (('h2', 1.0),)),) * running
-    state = begin(ONLINE, problem=problems.fig_1_problem(active=active))
-    cost_s = state.local.evaluate(TOGETHER).objective_s
-    state.offer(SPREAD, APART, value(cost_s / ratio))
-    asked = []
-
-    def settle(inst, assign, cost_s, _budget):
-        asked.append((inst, assign.tolist(), cost_s(TOGETHER)))
-        return TOGETHER
-
-    monkeypatch.setattr(finishing.foresight, 'settle', settle)
-    finishing.settle(state, state.budget)
-    assert asked == [(state.inst, APART.tolist(),
-                      cost_s if finite else math.inf)]
-    assert state.answer.value.objective_s == cost_s
-    assert state.answer.assign.tolist() == TOGETHER.tolist()
 
 
 @pytest.mark.parametrize('floor_s, ahead_s, annealed', [

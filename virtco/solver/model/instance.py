@@ -110,11 +110,6 @@ class Instance(Arrays):
         return times_s(self.running.per_port(), self.s_per_byte)
 
     @functools.cached_property
-    def load_kinds(self) -> np.ndarray:
-        """A number per host, the same where running coflows load the same."""
-        return reduction.kinds(reduction.by_host(self.running, self.n_hosts))
-
-    @functools.cached_property
     def room(self) -> np.ndarray:
         """Free capacity with the slack of comparisons, shape (M, R)."""
         free: np.ndarray = np.maximum(self.free, 0.0)

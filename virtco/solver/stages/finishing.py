@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Stages for the sake of others: fewer bytes, room for groups to come."""
+"""Last stages: fewer bytes for the sake of others, a look at schedules."""
 
 import dataclasses
 
@@ -8,7 +8,6 @@ import numpy as np
 
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
-from virtco.solver.judging import foresight
 from virtco.solver.judging import judge as judging
 from virtco.solver.stages import annealing
 from virtco.solver.stages import search_state as states
@@ -18,8 +17,6 @@ POLISH_MOVES = 300
 #: groups (benchmarks.batches) the mean CCT is 1.001 of the optimum with
 #: 30, 1.005 with 10 and 1.011 without.
 N_JUDGED = 30
-#: Relative cost that leaving room for groups to come may have.
-SPARE = 0.1
 
 
 def polish(state: states.State, budget: budgets.Budget) -> None:
@@ -44,27 +41,6 @@ def polish(state: states.State, budget: budgets.Budget) -> None:
     if value.key <= state.answer.value.key:
         state.best = dataclasses.replace(state.answer, assign=found,
                                          value=value)
-
-
-def settle(state: states.State, budget: budgets.Budget) -> None:
-    """Leave room in larger pieces for groups to come.
-
-    Alone in the cloud a group is never made slower for that.
-    """
-    if (state.task.objective != snapshot.Objective.ONLINE
-            or not np.isfinite(state.answer.value.objective_s)
-            or state.inst.pipe):
-        return
-    spare = SPARE if len(state.inst.running) else states.CLOSED
-    limit_s = state.answer.value.objective_s * (1 + spare)
-
-    def cost_s(assign: np.ndarray) -> float:
-        found_s = state.local.evaluate(assign).objective_s
-        return found_s if found_s <= limit_s else np.inf
-
-    found = foresight.settle(state.inst, state.answer.assign, cost_s, budget)
-    state.best = dataclasses.replace(state.answer, assign=found,
-                                     value=state.evaluate(found))
 
 
 def judge(state: states.State, budget: budgets.Budget) -> None:
