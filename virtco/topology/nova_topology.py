@@ -66,18 +66,19 @@ def read(aggregates: Iterable[Aggregate],
             raise laws.Wrong(
                 (), f'{who}: host {host}: {level}', node,
                 f'one {level} per host ({said} says {before})')
-    branches = switches.Branches(plane)
+    chains: list[switches.Chain] = []
     for host, nodes in sorted(node_of.items()):
         layers = [nodes[level][0] for level in levels if level in nodes]
         if len(set(layers)) < len(layers):
             raise laws.Wrong((), f'host {host}', ', '.join(layers),
                              'a name of its own for each level')
-        branches.add(host, layers, ())
-    if not branches:
+        chains.append((host, layers, ()))
+    if not chains:
         return result.Read(tree.Topology(), (
             f'no aggregate and no trait names any of {", ".join(levels)}',))
-    return result.Read(tree.Topology((branches.plane(
-        tuple(map(tree.Level, levels)), _uplinks(aggregates, levels)),)))
+    return result.Read(tree.Topology((switches.plane_above(
+        plane, chains, tuple(map(tree.Level, levels)),
+        _uplinks(aggregates, levels)),)))
 
 
 def _said(aggregates: Iterable[Aggregate],

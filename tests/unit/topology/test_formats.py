@@ -215,6 +215,15 @@ def test_blocks_are_leaves_and_flat_says_nothing():
     assert found.notices == ('topology b is flat and was left out',)
 
 
+def test_an_instance_of_topograph_without_a_domain():
+    """Topograph names one so that it could not find."""
+    graph = json.loads(GRAPH)
+    graph['instances'][0]['labels'] = {
+        'accelerator.topograph.run/domain': 'no-topology'}
+    read = formats.read(json.dumps(graph), 'f')
+    assert read == formats.read(GRAPH, 'f')
+
+
 def test_topograph_domains_are_a_plane():
     graph = json.loads(GRAPH)
     for i, instance in enumerate(graph['instances']):

@@ -2,15 +2,20 @@
 
 """Trees out of lists of switches that name their children. Pure."""
 
+import collections
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import itertools
 
 from virtco.topology import hostlist
 from virtco.topology import laws
 from virtco.topology import tree
 from virtco.topology.formats import document
+
+#: A host, the switches above it, the nearest first, and its place in the file.
+Chain = tuple[str, Sequence[str], document.Path]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -119,52 +124,33 @@ def _check_hosts(plane: str, switch: Switch, leaf_of: dict[str, str]) -> None:
         leaf_of[host] = switch.name
 
 
-class Branches:
-    """Collects paths from hosts to roots as switches."""
+def plane_above(name: str, chains: Iterable[Chain],
+                levels: tuple[tree.Level, ...] = (),
+                uplinks: Mapping[str, tree.Uplink] | None = None
+                ) -> tree.Plane:
+    """Build a plane from the switches above each host.
 
-    def __init__(self, plane: str):
-        self._plane = plane
-        self._hosts: dict[str, list[str]] = {}
-        self._children: dict[str, list[str]] = {}
-        self._parent: dict[str, str] = {}
-        self._path: dict[str, document.Path] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._hosts)
-
-    def add(self, host: str, layers: Sequence[str],
-            path: document.Path) -> None:
-        """Add a host and the switches above it.
-
-        :param layers: the switches above the host, the nearest first.
-        :raises virtco.exception.TopologyInvalid: for a second parent.
-        """
+    :raises virtco.exception.TopologyInvalid: for a second parent, too.
+    """
+    hosts: dict[str, list[str]] = {}
+    parent_of: dict[str, str] = {}
+    path_of: dict[str, document.Path] = {}
+    for host, layers, path in chains:
         for switch in layers:
-            self._hosts.setdefault(switch, [])
-            self._children.setdefault(switch, [])
-            self._path.setdefault(switch, path)
-        self._hosts[layers[0]].append(host)
-        for child, parent in zip(layers, layers[1:], strict=False):
-            before = self._parent.get(child)
-            if before is None:
-                self._parent[child] = parent
-                self._children[parent].append(child)
-            elif before != parent:
+            hosts.setdefault(switch, [])
+            path_of.setdefault(switch, path)
+        hosts[layers[0]].append(host)
+        for child, parent in itertools.pairwise(layers):
+            before = parent_of.setdefault(child, parent)
+            if before != parent:
                 raise laws.Wrong(
                     path, f'host {host}, switch {child}', parent,
                     f'one parent per switch ({child} is below {before} '
                     'already)')
-
-    def plane(self, levels: tuple[tree.Level, ...] = (),
-              uplinks: Mapping[str, tree.Uplink] | None = None
-              ) -> tree.Plane:
-        """Build the plane of the switches.
-
-        :raises virtco.exception.TopologyInvalid:
-        """
-        uplinks = uplinks or {}
-        return tree.Plane(self._plane, levels, grown(
-            self._plane,
-            [Switch(name, tuple(hosts), tuple(self._children[name]),
-                    self._path[name], uplinks.get(name, tree.NOT_GIVEN))
-             for name, hosts in self._hosts.items()]))
+    children: dict[str, list[str]] = collections.defaultdict(list)
+    for child, parent in parent_of.items():
+        children[parent].append(child)
+    return tree.Plane(name, levels, grown(name, [
+        Switch(switch, tuple(below), tuple(children[switch]), path_of[switch],
+               (uplinks or {}).get(switch, tree.NOT_GIVEN))
+        for switch, below in hosts.items()]))

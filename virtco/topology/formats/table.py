@@ -85,7 +85,7 @@ def _plane(plane: str, levels: Sequence[str],
     level_of: dict[str, set[int]] = {}
     for k, name in parents:
         level_of.setdefault(name, set()).add(k)
-    found = switches.Branches(plane)
+    chains: list[switches.Chain] = []
     seen: set[str] = set()
     for number, host, above in rows:
         laws.name(host, (number,), 'host')
@@ -97,5 +97,5 @@ def _plane(plane: str, levels: Sequence[str],
             name if len(parents[k, name]) == len(level_of[name]) == 1
             else '.'.join([*reversed(above[k + 1:]), name]),
             (number,), levels[k]) for k, name in enumerate(above)]
-        found.add(host, names, (number,))
-    return found.plane(tuple(map(tree.Level, levels)))
+        chains.append((host, names, (number,)))
+    return switches.plane_above(plane, chains, tuple(map(tree.Level, levels)))

@@ -34,7 +34,8 @@ def load(value: Any, plane: str) -> result.Read:
     if not isinstance(value, dict) or not isinstance(
             value.get('instances'), list):
         raise laws.Wrong((), 'document', value, 'an object with instances')
-    network, domains = switches.Branches(plane), switches.Branches(ACCELERATOR)
+    network: list[switches.Chain] = []
+    domains: list[switches.Chain] = []
     seen: set[str] = set()
     without = []
     for i, item in enumerate(value['instances']):
@@ -49,17 +50,18 @@ def load(value: Any, plane: str) -> result.Read:
         layers = _layers(item.get('network_layers'),
                          (*path, 'network_layers'), host)
         if layers:
-            network.add(host, layers, path)
+            network.append((host, layers, path))
         else:
             without.append(host)
         labels = item.get('labels')
-        if isinstance(labels, dict) and labels.get(DOMAIN):
-            domains.add(host, _layers(
-                [labels.get(SUB_DOMAIN) or '', labels[DOMAIN]],
-                (*path, 'labels'), host), path)
-    planes = [network.plane()] if network else []
+        if isinstance(labels, dict) and labels.get(DOMAIN) and (
+                layers := _layers(
+                    [labels.get(SUB_DOMAIN) or '', labels[DOMAIN]],
+                    (*path, 'labels'), host)):
+            domains.append((host, layers, path))
+    planes = [switches.plane_above(plane, network)] if network else []
     if domains and plane != ACCELERATOR:
-        planes.append(domains.plane(_DOMAINS))
+        planes.append(switches.plane_above(ACCELERATOR, domains, _DOMAINS))
     return result.Read(tree.Topology(tuple(planes)), tuple(
         f'instance {host} has no network layers' for host in without[:20]))
 
