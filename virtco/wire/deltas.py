@@ -11,6 +11,8 @@ from collections.abc import Iterable
 import typing
 from typing import Annotated
 from typing import Any
+from typing import Generic
+from typing import TypeVar
 
 import msgspec
 
@@ -19,6 +21,8 @@ from virtco import units
 from virtco.wire import fields
 from virtco.wire import reports
 
+_Row = TypeVar('_Row')
+_Key = TypeVar('_Key')
 #: Fields whose changed rows a delta tells.
 LISTS = ('coflows', 'pairs')
 SLOW = frozenset({'boot_ms', 'cpu_s', 'shared', 'uplink_sent_bytes',
@@ -36,36 +40,29 @@ Changed = msgspec.defstruct('Changed', [
 _NO_CHANGE = Changed()
 
 
-class CoflowRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
-                 omit_defaults=True):
-    """Counters of coflows that changed, and ids of those that are gone."""
+class Table(msgspec.Struct, Generic[_Row, _Key], frozen=True,
+            forbid_unknown_fields=True, omit_defaults=True):
+    """Rows of a table that changed, and keys of those that are gone.
 
-    set: Annotated[tuple[reports.CoflowCounters, ...],
-                   msgspec.Meta(max_length=reports.MOST_COFLOWS)] = ()
-    gone: Annotated[tuple[tuple[fields.Id], ...],
-                    msgspec.Meta(max_length=reports.MOST_COFLOWS)] = ()
+    The bound is that of pairs; :func:`patch` checks that of each table.
+    """
 
-
-class PairRows(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
-               omit_defaults=True):
-    """Counters of pairs that changed, and keys of those that are gone."""
-
-    set: Annotated[tuple[reports.PairCounter, ...],
+    set: Annotated[tuple[_Row, ...],
                    msgspec.Meta(max_length=reports.MOST_PAIRS)] = ()
-    gone: Annotated[tuple[
-        tuple[fields.Name | None, str, str, int | None], ...],
-        msgspec.Meta(max_length=reports.MOST_PAIRS)] = ()
+    gone: Annotated[tuple[_Key, ...],
+                    msgspec.Meta(max_length=reports.MOST_PAIRS)] = ()
 
 
-_NO_COFLOWS, _NO_PAIRS = CoflowRows(), PairRows()
+_NOTHING: Table[Any, Any] = Table()
 
 
 class Rows(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
            omit_defaults=True):
     """Changed rows of the tables of a report."""
 
-    coflows: CoflowRows = _NO_COFLOWS
-    pairs: PairRows = _NO_PAIRS
+    coflows: Table[reports.CoflowCounters, tuple[fields.Id]] = _NOTHING
+    pairs: Table[reports.PairCounter, tuple[
+        fields.Name | None, str, str, int | None]] = _NOTHING
 
 
 _NO_ROWS = Rows()
@@ -89,24 +86,24 @@ def diff(before: reports.Report, after: reports.Report) -> Delta:
     """
     changed = {name: value for name in _FIELDS
                if (value := getattr(after, name)) != getattr(before, name)}
-    coflows = _diff_rows(before.coflows, after.coflows)
-    pairs = _diff_rows(before.pairs, after.pairs)
-    rows = (Rows(CoflowRows(*coflows) if any(coflows) else _NO_COFLOWS,
-                 PairRows(*pairs) if any(pairs) else _NO_PAIRS)
-            if any(coflows) or any(pairs) else _NO_ROWS)
+    tables = (_diff_rows(before.coflows, after.coflows),
+              _diff_rows(before.pairs, after.pairs))
+    rows = _NO_ROWS if tables == (_NOTHING, _NOTHING) else Rows(*tables)
     if changed.keys() == {'boot_ms'} and rows is _NO_ROWS:
         changed = {}
     return Delta(Changed(**changed) if changed else _NO_CHANGE, rows)
 
 
 def _diff_rows(before: tuple[Any, ...], after: tuple[Any, ...]
-               ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+               ) -> Table[Any, Any]:
     """Find rows to set, and keys of rows that are gone."""
     if before is after:
-        return (), ()
+        return _NOTHING
     old, new = _by_key(before), _by_key(after)
-    return (tuple(row for key, row in new.items() if old.get(key) != row),
-            tuple(old.keys() - new.keys()))
+    found = Table(
+        tuple(row for key, row in new.items() if old.get(key) != row),
+        tuple(old.keys() - new.keys()))
+    return _NOTHING if found == _NOTHING else found
 
 
 def _by_key(rows: Iterable[Any]) -> dict[tuple[Any, ...], Any]:

@@ -11,6 +11,7 @@ from virtco.wire import fields
 from virtco.wire import operation
 from virtco.wire import placement
 from virtco.wire import setting
+from virtco.wire import topology
 
 
 class Group(operation.Request, frozen=True, kw_only=True):
@@ -26,7 +27,7 @@ class Group(operation.Request, frozen=True, kw_only=True):
     flavor: fields.Resources
 
 
-class GivenHost(operation.Request, frozen=True, kw_only=True):
+class GivenHost(topology.Room, frozen=True, kw_only=True):
     """A host that takes VMs.
 
     :ivar host: name of the host.
@@ -37,8 +38,6 @@ class GivenHost(operation.Request, frozen=True, kw_only=True):
         is not given.
     """
 
-    host: fields.Host
-    free: fields.Resources
     egress_bps: fields.LinkRate | None = None
     ingress_bps: fields.LinkRate | None = None
 

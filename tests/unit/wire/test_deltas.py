@@ -72,7 +72,7 @@ def test_a_delta_names_no_more_than_what_changed():
 def test_a_delta_of_another_report_is_refused():
     with pytest.raises(exception.Invalid, match='rows.coflows.gone'):
         deltas.patch(made.report(), deltas.Delta(
-            rows=deltas.Rows(deltas.CoflowRows(gone=(('a',),)))))
+            rows=deltas.Rows(deltas.Table(gone=(('a',),)))))
 
 
 @pytest.mark.parametrize('changes, elapsed_s, is_urgent', [
@@ -127,14 +127,14 @@ def test_the_time_is_told_with_what_changed(changes):
 
 
 def _coflows(*ids, n_destinations=0):
-    return deltas.Delta(rows=deltas.Rows(deltas.CoflowRows(set=tuple(
+    return deltas.Delta(rows=deltas.Rows(deltas.Table(set=tuple(
         reports.CoflowCounters(one, 1, destinations=(
             reports.DestinationCounter('h', 1),) * n_destinations)
         for one in ids))))
 
 
 def _pairs(*ports):
-    return deltas.Delta(rows=deltas.Rows(pairs=deltas.PairRows(set=tuple(
+    return deltas.Delta(rows=deltas.Rows(pairs=deltas.Table(set=tuple(
         reports.PairCounter('1.1.1.1', '2.2.2.2', 1, dst_port=port)
         for port in ports))))
 
