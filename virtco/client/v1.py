@@ -99,22 +99,12 @@ class Client:
             endpoint_override=self.url, user_agent='virtco-client',
             raise_exc=False)
 
-    def request(self, method: str, path: str, body: Any = None,
-                params: Mapping[str, Any] | None = None,
-                failed_status: int | None = None) -> Any:
-        """Send JSON; return the answer (None for an empty one).
-
-        :param failed_status: status of a failure that is an answer, not an
-            error.
-        :raises virtco.exception.ControllerUnavailable: no answer, or not one
-            of the controller's.
-        :raises virtco.exception.VirtcoException: the error it reported.
-        """
-        given = {key: value for key, value in (params or {}).items()
-                 if value is not None}
+    def _ask(self, operation: wire.Operation[Any], path: str, body: Any,
+             query: Mapping[str, Any]) -> Any:
+        """Send JSON; return the answer (None for an empty one)."""
         try:
             response = self._adapter.request(
-                path, method, json=body, params=given,
+                path, operation.method, json=body, params=query,
                 timeout=self._timeout_s)
         except ks_exceptions.ClientException as error:
             raise exception.ControllerUnavailable(
@@ -128,7 +118,7 @@ class Client:
                 url=self.url, why=f'HTTP {response.status_code} without JSON'
             ) from error
         if response.status_code >= 400 and (
-                response.status_code != failed_status):
+                response.status_code != operation.failed_status):
             self._raise(response.status_code, found)
         return found
 
@@ -149,11 +139,11 @@ class Client:
         Arguments are parameters of the path, fields of the body and
         parameters of the query, in this order; None is as not given.
 
-        :raises virtco.exception.VirtcoException: as :meth:`request` does.
+        :raises virtco.exception.ControllerUnavailable: no answer, or not one
+            of the controller's.
+        :raises virtco.exception.VirtcoException: the error it reported.
         """
-        path, body, query = arrange(operation, args, given)
-        found = self.request(operation.method, path, body, query,
-                             operation.failed_status)
+        found = self._ask(operation, *arrange(operation, args, given))
         try:
             return msgspec.convert(found, operation.answer)
         except msgspec.ValidationError as error:

@@ -280,8 +280,12 @@ def test_calls_are_bounded_in_time():
         with pytest.raises(exception.ControllerUnavailable, match='away'):
             client_of(answer, **options).call(setting_wire.SHOW)
     assert set(seen) == {10.0, 0.5}
-    assert client_of(lambda *_: (204, b'')).request('GET', '/x') is None
-    assert client_of(lambda *_: (399, b'7')).request('GET', '/x') == 7
+
+
+def test_an_answer_without_content_and_one_below_400():
+    assert client_of(lambda *_: (204, b'')).call(host_wire.FORGET, 'h') is None
+    assert client_of(lambda *_: (399, b'"x"')).call(
+        health_wire.METRICS) == 'x'
 
 
 def test_arguments_that_an_operation_does_not_have_are_refused():
