@@ -70,7 +70,6 @@ CALLED_BY_OTHERS = {
     'virtco/client/openstack_sdk.py:skip_*': 'openstacksdk, of a proxy',
     'virtco/topology/drawing.py:wordsep_re': 'textwrap, to break lines',
     'virtco/wire/api_versions.py:*': 'virtco.wire.operations',
-    'virtco/wire/health.py:METRICS': 'virtco.wire.operations',
     'virtco/wire/placement.py:RELEASE': 'virtco.wire.operations',
     'virtco/watcher/*.py:*': 'Watcher, of a goal and a strategy',
     'edge_module/ports/ovsdb.py:create_transaction': 'ovsdbapp, of an API',

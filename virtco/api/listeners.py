@@ -10,6 +10,7 @@ need a token, ``/metrics`` is served nowhere else.
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Mapping
 import contextlib
 import re
 import socket
@@ -66,35 +67,32 @@ MOST_WAITING = 8
 SILENCE_S = 60
 
 
-def addresses(conf: cfg.ConfigOpts) -> list[tuple[str, int]]:
-    """List the addresses of the API, the services and monitoring, as far as
-    they are set.
+def addresses(conf: cfg.ConfigOpts) -> dict[str, tuple[str, int]]:
+    """Return the addresses of ``api``, ``service`` and ``monitoring``, as far
+    as they are set.
     """
-    found = [(str(conf.api.host), int(conf.api.port))]
-    if conf.api.service_port is not None:
-        found.append((str(conf.api.service_host or conf.api.host),
-                      int(conf.api.service_port)))
-    if conf.monitoring.port is not None:
-        found.append((str(conf.monitoring.host), int(conf.monitoring.port)))
-    return found
+    api = conf.api
+    found = {'api': (api.host, api.port),
+             'service': (api.service_host or api.host, api.service_port),
+             'monitoring': (conf.monitoring.host, conf.monitoring.port)}
+    return {purpose: (str(host), int(port))
+            for purpose, (host, port) in found.items() if port is not None}
 
 
 class Listeners:
     """Sockets and threads that serve the API.
 
     :param application: WSGI application that answers.
-    :param ports: ports to which the sockets are bound, in the order of
-        :func:`addresses`.
+    :param ports: ports to which the sockets of :func:`addresses` are bound.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, application: Wsgi,
-                 ports: list[int]):
+                 ports: Mapping[str, int]):
         self._application = application
-        rest = [str(port) for port in ports[1:]]
-        self._service = (None if conf.api.service_port is None
-                         else rest.pop(0))
-        self._monitoring = (None if conf.monitoring.port is None
-                            else rest.pop(0))
+        # As a request names its port.
+        self._service, self._monitoring = (
+            str(ports[purpose]) if purpose in ports else None
+            for purpose in ('service', 'monitoring'))
         self._has_open_metrics = self._monitoring is None and (
             conf.api.auth_strategy == 'noauth')
 

@@ -68,10 +68,11 @@ def first_rule(one: operation.Operation[Any]) -> Rule | None:
     """Return the rule that is asked before the operation's handler.
 
     None where the first rule of an operation is about a project or a host:
-    the handler, which finds out about which, asks that rule then.
+    the handler, which finds out about which, asks that rule then. None, too,
+    where everybody may.
     """
-    (rule, _roles), *_ = rules_of(one)
-    return rule if rule.check_str in (ADMIN, SERVICE) else None
+    return next((rule for rule, _roles in rules_of(one)[:1]
+                 if rule.check_str in (ADMIN, SERVICE)), None)
 
 
 def _roles(rule: Rule) -> list[str]:

@@ -24,7 +24,6 @@ from virtco.api import context
 from virtco.api import health_report as health
 from virtco.api import media
 from virtco.api import policies
-from virtco.api import versions
 from virtco.api.handlers import coflow_routes
 from virtco.api.handlers import group_routes
 from virtco.api.handlers import host_routes
@@ -36,6 +35,7 @@ from virtco.api.handlers import project_routes
 from virtco.api.handlers import setting_routes
 from virtco.api.handlers import topology_routes
 from virtco.wire import fields as field_wire
+from virtco.wire import health as health_wire
 from virtco.wire import operation as wire
 from virtco.wire import operations
 
@@ -85,9 +85,9 @@ def _responder(operation: wire.Operation[Any]) -> Callable[..., None]:
     return respond
 
 
-#: Operations that have rules; the monitoring and the versions have none.
+#: Monitoring is served by processes without these rooms as well.
 _RESPONDERS = [(one, _responder(one)) for one in operations.OPERATIONS
-               if policies.rules_of(one)]
+               if one not in (health_wire.SHOW, health_wire.METRICS)]
 
 
 def add(app: 'falcon.App[Any, Any]', conf: cfg.ConfigOpts,
@@ -102,6 +102,4 @@ def add(app: 'falcon.App[Any, Any]', conf: cfg.ConfigOpts,
     for path, resource in resources.items():
         # Names of applications and groups may have slashes.
         app.add_route(re.sub(r'{(name|group)}$', r'{\1:path}', path), resource)
-    app.add_route('/', versions.Versions(True))
-    app.add_route('/v1', versions.Versions(False))
     operation_routes.add_monitoring(app, health.Document(rooms))

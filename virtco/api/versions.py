@@ -12,8 +12,6 @@ from typing import Any
 import falcon
 
 from virtco import exception
-from virtco.api import media
-from virtco.wire import api_versions as wire
 
 #: Versions with their changes, oldest first.
 VERSIONS = [
@@ -22,23 +20,6 @@ VERSIONS = [
 HEADER = 'OpenStack-API-Version'
 SERVICE = 'virtco'
 _ASKED = re.compile(rf'(?:^|,)\s*{SERVICE}\s+(latest|\d+\.\d+)\s*(?:,|$)')
-
-
-_VERSION = wire.Version(
-    id='v1.0', min_version=VERSIONS[0], max_version=VERSIONS[-1],
-    status='CURRENT', links=[wire.VersionLink('self', '/v1')])
-
-
-class Versions:
-    """``GET /``: all major versions, ``GET /v1``: this one."""
-
-    def __init__(self, is_root: bool):
-        self._is_root = is_root
-
-    def on_get(self, _request: falcon.Request,
-               response: falcon.Response) -> None:
-        media.answer(response, wire.Versions([_VERSION]) if self._is_root
-                     else wire.Current(_VERSION))
 
 
 class Negotiation:

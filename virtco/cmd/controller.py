@@ -50,14 +50,14 @@ class Program:
     serves: bool
     schedules: bool
 
-    def listens_on(self, conf: cfg.ConfigOpts) -> list[tuple[str, int]]:
-        """List host and port of each HTTP listener."""
+    def listens_on(self, conf: cfg.ConfigOpts) -> dict[str, tuple[str, int]]:
+        """Return host and port of each HTTP listener by its purpose."""
         if self.serves:
             return listeners.addresses(conf)
         port = conf.monitoring.port
         if port is None:
             port = SCHEDULER_PORT if self.schedules else DISTRIBUTOR_PORT
-        return [(str(conf.monitoring.host), int(port))]
+        return {'monitoring': (str(conf.monitoring.host), int(port))}
 
 
 #: Ports of those that serve no REST API, unless ``[monitoring] port`` is set.
@@ -240,25 +240,25 @@ def _server(conf: cfg.ConfigOpts, program: Program,
 
     :raises virtco.exception.ConfigInvalid: when it cannot listen.
     """
-    found = []
-    for host, port in program.listens_on(conf):
+    addresses, found = program.listens_on(conf), {}
+    for purpose, (host, port) in addresses.items():
         try:
-            found.append(socket.create_server(
+            found[purpose] = socket.create_server(
                 (host, port), backlog=1024, family=(
-                    socket.AF_INET6 if ':' in host else socket.AF_INET)))
+                    socket.AF_INET6 if ':' in host else socket.AF_INET))
         except OSError as error:
             raise exception.ConfigInvalid(
                 why=f'{host} port {port}: {error}') from error
-    ports = [one.getsockname()[1] for one in found]
+    ports = {purpose: one.getsockname()[1] for purpose, one in found.items()}
     # A single line with the API's address last: a program that waits for it
     # reads all addresses or none.
     LOG.info('Listening on %s.', '; '.join(reversed([
-        f'{host}, port {port}' for (host, _), port in zip(
-            program.listens_on(conf), ports, strict=True)])))
+        f'{host}, port {ports[purpose]}'
+        for purpose, (host, _) in addresses.items()])))
     channels: dict[int, Any] = {}
     server = waitress.create_server(
         listeners.Listeners(conf, application, ports) if program.serves
-        else application, map=channels, sockets=found,
+        else application, map=channels, sockets=list(found.values()),
         _dispatcher=listeners.Dispatcher(conf.api.threads),
         max_request_body_size=listeners.MAX_BODY_BYTES,
         max_request_header_size=listeners.MAX_HEADER_BYTES,

@@ -27,7 +27,7 @@ def examine(path: str) -> list[Problem]:
                                     prog=controller.CONTROLLER.name)
     except exception.ConfigInvalid as error:
         return [Problem(error.code, str(error))]
-    addresses = listeners.addresses(conf)
+    addresses = list(listeners.addresses(conf).values())
     if any(port and _is_served(host, port) for host, port in addresses):
         addresses = []
     else:

@@ -49,7 +49,7 @@ def test_limits_of_connections():
     ({'service': 81, 'monitoring': 82},
      [('10.0.0.1', 80), ('10.0.0.1', 81), ('10.0.0.3', 82)])])
 def test_addresses(options, found):
-    assert listeners.addresses(make(**options)) == found
+    assert list(listeners.addresses(make(**options)).values()) == found
 
 
 def ask(app, port, path, method='GET', body=b''):
@@ -79,9 +79,11 @@ BOTH = ['/', '/v1']
 @pytest.mark.parametrize('service, monitoring', [
     (None, None), (81, None), (None, 82), (81, 82)])
 def test_each_path_has_its_port(service, monitoring, auth):
-    ports = [80] + [port for port in (service, monitoring) if port]
+    bound = {purpose: port for purpose, port in (
+        ('api', 80), ('service', service), ('monitoring', monitoring)) if port}
+    ports = list(bound.values())
     found = listeners.Listeners(
-        make(service, monitoring, auth_strategy=auth), application, ports)
+        make(service, monitoring, auth_strategy=auth), application, bound)
 
     def served(path, method='GET'):
         return {port for port in ports
@@ -107,7 +109,8 @@ def test_each_path_has_its_port(service, monitoring, auth):
 
 def test_a_balancer_hears_of_what_is_good():
     found = listeners.Listeners(make(monitoring=82), lambda environ, start: (
-        start('200 OK', []), [b'{"whole": 1}'])[1], [80, 82])
+        start('200 OK', []), [b'{"whole": 1}'])[1],
+        {'api': 80, 'monitoring': 82})
     assert ask(found, 80, '/health') == (200, {'status': 'ok'})
 
 

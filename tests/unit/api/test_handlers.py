@@ -424,6 +424,7 @@ def test_a_deleted_plane_is_in_the_history(own):
         'topology storage', 'generation 1', 'deleted', 'u')
     assert first['after'].startswith('generation 1')
     assert own.refused(404, 'DELETE', '/v1/topology/storage')
+    assert own.refused(400, 'DELETE', '/v1/topology/a b')['field'] == 'plane'
     assert len(own.get('/v1/settings/history')['changes']) == 2
 
 

@@ -5,13 +5,16 @@
 import json
 import pathlib
 import re
+import types
 
 import falcon
 from falcon import testing
 import pytest
 
+from virtco.api import media
 from virtco.api import openapi
 from virtco.api import versions
+from virtco.api.handlers import operation_routes
 from virtco.conf import placement_options as placement
 from virtco.conf import scheduler_options as scheduler
 from virtco.objects import settings
@@ -135,8 +138,11 @@ def test_settings_are_those_of_the_configuration():
 @pytest.fixture
 def client():
     app = falcon.App(middleware=[versions.Negotiation()])
-    app.add_route('/', versions.Versions(True))
-    app.add_route('/v1', versions.Versions(False))
+    for path, handler in (('/', operation_routes.list_versions),
+                          ('/v1', operation_routes.show_version)):
+        app.add_route(path, types.SimpleNamespace(
+            on_get=lambda _request, response, handler=handler: media.answer(
+                response, handler(None))))
     return testing.TestClient(app)
 
 

@@ -22,6 +22,7 @@ from virtco.wire import rate as wire
 #: Hosts of a matrix in one answer, at most; a client asks for a larger one in
 #: parts, with hosts=…
 MOST_HOSTS = 512
+_QUANTILES = {'median': 0.5, 'least': 0.0, 'most': 1.0}
 
 
 def list_rates(call: Call) -> wire.Rates:
@@ -128,14 +129,11 @@ def show_matrix(call: Call, kind: str, query: wire.MatrixQuery) -> wire.Matrix:
 
 def statistics(values: Any, statistic: str) -> Any:
     """Compute a statistic of each pair over time, shape (n_pairs,)."""
-    if not values.size:
-        return values[0]
-    if statistic == 'latest':
+    if statistic == 'latest' or not values.size:
         return values[-1]
-    low, middle, high = (constant.quantile(values, q)
-                         for q in (0.0, 0.5, 1.0))
-    return {'median': middle, 'least': low, 'most': high,
-            'range': high - low}[statistic]
+    if statistic == 'range':
+        return np.subtract(*(constant.quantile(values, q) for q in (1.0, 0.0)))
+    return constant.quantile(values, _QUANTILES[statistic])
 
 
 def _names(table: history.Table, hosts: Sequence[str] | None) -> list[str]:

@@ -1,14 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``/v1/notifications``, ``/health`` and ``/metrics``."""
+"""``/``, ``/v1``, ``/v1/notifications``, ``/health`` and ``/metrics``."""
 
 from typing import Any
 
 import falcon
 
 from virtco.api import media
+from virtco.api import versions
 from virtco.api.call import Call
+from virtco.wire import api_versions
 from virtco.wire import notification
+
+_VERSION = api_versions.Version(
+    id='v1.0', min_version=versions.VERSIONS[0],
+    max_version=versions.VERSIONS[-1], status='CURRENT',
+    links=[api_versions.VersionLink('self', '/v1')])
+
+
+def list_versions(_call: Call) -> api_versions.Versions:
+    """List all major versions."""
+    return api_versions.Versions([_VERSION])
+
+
+def show_version(_call: Call) -> api_versions.Current:
+    """Show this major version."""
+    return api_versions.Current(_VERSION)
 
 
 def notify(call: Call, body: notification.Notification
