@@ -3,6 +3,7 @@
 """``group advise``: how the VMs of a group should communicate."""
 
 from collections.abc import Iterator
+import typing
 from typing import Any
 
 import msgspec
@@ -17,8 +18,7 @@ from virtco.osc import command_base as base
 from virtco.osc import launchers
 from virtco.wire import group as wire
 
-MATRICES = ('constant', 'rpca', 'median', 'raw')
-#: Arguments that take a size.
+#: Arguments that take a size, of which a call has one at most.
 SIZES = ('broadcast', 'reduce', 'all_reduce')
 FORMATS = ('table', 'json', 'rankfile', 'nccl', 'torchrun')
 
@@ -44,7 +44,8 @@ class Advise(base.Command):
                       help='Row of the VM that sends the broadcast or gets '
                            'the reduce (default 0)'),
         base.argument(
-            '--matrix', choices=MATRICES, default='constant', help=(
+            '--matrix', choices=typing.get_args(wire.Basis),
+            default='constant', help=(
                 'Rates to use: the long-term ones by the estimator that '
                 'predicts this cloud best (default), those by RPCA, '
                 'medians, or the newest readings')),
@@ -74,22 +75,22 @@ class Advise(base.Command):
                       '(default: the hint of the group)'))
 
     def _found(self, args: Any) -> wire.Tree | wire.Mapping:
-        if args.tm is not None and any(map(vars(args).get, SIZES)):
+        sizes_bytes = {name: _size_bytes(size, name) for name in SIZES
+                       if (size := getattr(args, name)) is not None}
+        if args.tm is not None and sizes_bytes:
             raise osc_exceptions.CommandError('Give --tm or a size, not both.')
         of_group = {'matrix': args.matrix, 'project_id': args.project_id}
-        for operation in SIZES[:2]:
-            size = getattr(args, operation)
-            if size is not None:
+        for operation in ('broadcast', 'reduce'):
+            if operation in sizes_bytes:
                 return self.client.call(
                     wire.TREE, args.group, root=args.root,
-                    size_bytes=_size_bytes(size, f'--{operation}'),
-                    operation=operation, **of_group)
+                    size_bytes=sizes_bytes[operation], operation=operation,
+                    **of_group)
         return self.client.call(
             wire.MAPPING, args.group, **of_group,
             tm=None if args.tm is None else base.decode_json(
                 '--tm', args.tm, self.text_of(args.tm)),
-            all_reduce_bytes=None if args.all_reduce is None
-            else _size_bytes(args.all_reduce, '--all-reduce'))
+            all_reduce_bytes=sizes_bytes.get('all_reduce'))
 
     def take_action(self, args: Any) -> None:
         found = self._found(args)
@@ -104,8 +105,8 @@ class Advise(base.Command):
                 console.print(table)
             console.print(_told(found), soft_wrap=True)
         elif args.format == 'json':
-            self.app.stdout.write(msgspec.json.format(
-                msgspec.json.encode(found)).decode() + '\n')
+            self.write(msgspec.json.format(
+                msgspec.json.encode(found)).decode())
         else:
             by_row = launchers.names(found.members, args.names)
             order, told = _order(found, args.format)
@@ -230,9 +231,9 @@ def _table(*heads: str) -> rich.table.Table:
     return table
 
 
-def _size_bytes(text: str, field: str) -> float:
+def _size_bytes(text: str, name: str) -> float:
     try:
         return units.parse_size_bytes(text)
     except units.NotAnAmount as error:
-        raise exception.Invalid(field=field, value=text,
-                                limit=error.limit) from error
+        raise exception.Invalid(field='--' + name.replace('_', '-'),
+                                value=text, limit=error.limit) from error

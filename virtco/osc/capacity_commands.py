@@ -3,6 +3,7 @@
 """``topology capacity``: how many groups of a flavor fit where."""
 
 import argparse
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -99,22 +100,18 @@ class Capacity(base.Lister):
         self.shown = [*self.shown, *of_sizes]
         self.row = msgspec.defstruct(
             'Fits', [(name, int) for name in of_sizes], bases=(_Fits,))
-        self.tell(_summary(found, sizes))
+        self.tell(*_summary(found, sizes))
         return [self.row(one.name, one.n_hosts, one.slots, one.most_per_host,
                          one.limiting, *(one.groups[size] for size in sizes))
                 for one in sorted(domains, key=lambda one: (
                     -one.slots, one.name))]
 
 
-def _summary(found: wire.Capacity, sizes: list[str]) -> str:
-    """Summarize for the error stream, so that JSON stays JSON."""
-    domains = found.domains
-    lines = []
+def _summary(found: wire.Capacity, sizes: list[str]) -> Iterator[str]:
+    """Summarize the groups of all switches, line by line."""
     for size in sizes:
-        counts = [one.groups[size] for one in domains]
-        lines.append(f'{sum(counts)} groups of {size} VMs, in '
-                     f'{sum(map(bool, counts))} of {len(domains)} switches '
-                     f'of level {found.level}')
-    lines += drawing.without_leaf(found.plane,
-                                  found.hosts_without_leaf)
-    return '\n'.join(lines) + '\n'
+        counts = [one.groups[size] for one in found.domains]
+        yield (f'{sum(counts)} groups of {size} VMs, in '
+               f'{sum(map(bool, counts))} of {len(counts)} switches of level '
+               f'{found.level}')
+    yield from drawing.without_leaf(found.plane, found.hosts_without_leaf)

@@ -2,9 +2,11 @@
 
 """``coflow …``, ``event list``, ``plan create`` and ``project …``."""
 
+from collections.abc import Iterator
 from collections.abc import Sequence
 import math
 import time
+import typing
 from typing import Any
 
 import msgspec
@@ -30,12 +32,7 @@ MOST_PATIENCE_S = 3600.0
 WAITED_SHARE = 0.25
 #: Plans that ``plan create`` asks for while it waits, at most.
 MOST_LOOKS = 30
-STATES = ['registered', 'planned', 'active', 'done', 'retired', *UNPLANNED]
-
-
-def _of_project(what: str) -> base.Argument:
-    return base.argument('--project', dest='project_id', metavar='<project>',
-                         help=f'Only {what} of this project, by name or id')
+STATES = [*typing.get_args(wire.State), *UNPLANNED]
 
 
 class ListCoflows(base.Lister):
@@ -51,7 +48,7 @@ class ListCoflows(base.Lister):
     example = '--state active --long'
 
     arguments = (
-        _of_project('coflows'),
+        base.only_of_project('coflows'),
         base.argument('--state', choices=STATES, metavar='<state>',
                       help='Only coflows in this state: '
                            + ', '.join(STATES)),
@@ -182,7 +179,7 @@ class ListEvents(base.Lister):
     shown = ['at', 'kind', 'group_name', 'detail']
     example = '--project lab'
     arguments = (
-        _of_project('events'),
+        base.only_of_project('events'),
         base.argument('--changes', action='store_true',
                       help='List changes of settings and hosts by operators '
                            'instead'))
@@ -208,7 +205,6 @@ class SetCoflow(base.Change):
 
     example = 'wordcount --done'
     asks = wire.CHANGE
-    nothing = 'Give --done, --priority-class or --weight.'
     arguments = (
         base.COFLOW,
         base.argument('--done', dest='state', action='store_const',
@@ -224,7 +220,6 @@ class SetProject(base.Change):
 
     example = 'lab --priority-class 1'
     asks = project_wire.CHANGE
-    nothing = 'Give --priority-class, --weight or --forgive.'
     arguments = (
         base.argument('project_id', metavar='project', help='Name or id'),
         *PRIORITY,
@@ -324,7 +319,7 @@ class CreatePlan(base.Lister):
 
     def entries(self, args: Any) -> Sequence[msgspec.Struct]:
         plan = self._plan(args)
-        self.tell(_summary(plan))
+        self.tell(*_summary(plan))
         if not args.delays:
             return plan.vms
         self.row = plan_wire.Delay
@@ -332,20 +327,20 @@ class CreatePlan(base.Lister):
         return plan.delays
 
 
-def _summary(plan: plan_wire.Plan) -> str:
-    """Summarize a plan for the error stream."""
-    lines = [f'{columns.bounds(plan)}; {plan.method} on {plan.n_hosts} '
-             f'hosts, {plan.bottleneck} decides', *plan.notes]
+def _summary(plan: plan_wire.Plan) -> Iterator[str]:
+    """Summarize a plan, line by line."""
+    yield (f'{columns.bounds(plan)}; {plan.method} on {plan.n_hosts} hosts, '
+           f'{plan.bottleneck} decides')
+    yield from plan.notes
     if plan.deadline is not None:
-        lines.append(f'Deadline: {plan.deadline.why}.')
-    late = plan.delays
-    for one in late[:5]:
-        lines.append(
-            f'It would delay {one.name} of project {one.project_id} '
-            f'from {_end(one.before_s)} to {_end(one.after_s)}.')
-    if len(late) > 5:
-        lines.append(f'And {len(late) - 5} more; --delays lists them.')
-    return '\n'.join([*lines, '' if late else 'It would delay nobody.\n'])
+        yield f'Deadline: {plan.deadline.why}.'
+    for one in plan.delays[:5]:
+        yield (f'It would delay {one.name} of project {one.project_id} '
+               f'from {_end(one.before_s)} to {_end(one.after_s)}.')
+    if len(plan.delays) > 5:
+        yield f'And {len(plan.delays) - 5} more; --delays lists them.'
+    if not plan.delays:
+        yield 'It would delay nobody.'
 
 
 def _cct_s(plan: plan_wire.Plan) -> float:

@@ -7,7 +7,6 @@ have the client at ``client_manager.coflow``.
 """
 
 import argparse
-from collections.abc import Mapping
 from collections.abc import Sequence
 import importlib
 import shutil
@@ -63,6 +62,12 @@ PROJECT = argument('--project', dest='project_id', metavar='<project>',
 PLANE = argument('--plane', metavar='<name>', help='Only this plane')
 
 
+def only_of_project(what: str) -> Argument:
+    """Declare the option that selects the things of one project."""
+    return argument('--project', dest='project_id', metavar='<project>',
+                    help=f'Only {what} of this project, by name or id')
+
+
 class _Formatter(argparse.RawDescriptionHelpFormatter):
     """Formatter that keeps the lines of the description and the example."""
 
@@ -76,13 +81,11 @@ class Command(command.Command):
 
     :ivar example: arguments of a call, shown at the end of the help.
     :ivar asks: operation that the command asks for.
-    :ivar fixed: parameters of the operation that no argument changes.
     """
 
     arguments: tuple[Argument | OneOf, ...] = ()
     example: str
     asks: operation.Operation[Any]
-    fixed: Mapping[str, Any] = {}
 
     def get_parser(self, prog_name: str) -> Any:
         """Declare the arguments, and the example at the end of the help."""
@@ -91,7 +94,7 @@ class Command(command.Command):
         # Text in reStructuredText, of which the reference is made, too.
         parser.epilog = '\n\n'.join(filter(None, (
             f'Example::\n\n  {prog_name} {self.example}', parser.epilog)))
-        parser.set_defaults(fit_width=True, long=False, **self.fixed)
+        parser.set_defaults(fit_width=True, long=False)
         for declared in self.arguments:
             if isinstance(declared, OneOf):
                 group = parser.add_mutually_exclusive_group(
@@ -133,13 +136,19 @@ class Command(command.Command):
         """Ask for the operation, and show its answer."""
         self.ask(args)
 
-    def tell(self, text: str) -> None:
-        """Write text to the error stream, wrapped to the terminal's width."""
+    def tell(self, *lines: str) -> None:
+        """Write lines to the error stream, so that JSON stays JSON; wrap them
+        to the terminal's width.
+        """
         width = shutil.get_terminal_size().columns
-        for line in columns.harmless(text).splitlines():
+        for line in columns.harmless('\n'.join(lines)).splitlines():
             self.app.stderr.write(textwrap.fill(
                 line, width, subsequent_indent='  ', break_long_words=False,
                 break_on_hyphens=False) + '\n')
+
+    def write(self, *lines: str) -> None:
+        """Write lines to the output stream."""
+        self.app.stdout.writelines(f'{line}\n' for line in lines)
 
     def text_of(self, value: str) -> str:
         """Return JSON text itself, or that of FILE, @FILE or -."""
@@ -235,23 +244,23 @@ class ShowOne(Command, command.ShowOne):
 
 
 class Change(ShowOne):
-    """Changes at least one field of a thing, and shows it.
+    """Changes at least one field of a thing, and shows it."""
 
-    :ivar nothing: says what to give where nothing is given.
-    """
-
-    nothing: str
+    arguments: tuple[Argument, ...] = ()
 
     def entry(self, args: Any) -> msgspec.Struct:
         if all(getattr(args, name, None) is None
                for name in self.asks.body.__struct_fields__):
-            raise osc_exceptions.CommandError(self.nothing)
+            *first, last = (flag for (flag, *_), _options in self.arguments
+                            if flag.startswith('--'))
+            raise osc_exceptions.CommandError(
+                f'Give {", ".join(first)} or {last}.')
         return super().entry(args)
 
 
 def declared(kind: type[Command], asks: operation.Operation[Any],
              *arguments: Argument, example: str, told: str = '',
-             shown: str = '', **fixed: Any) -> Any:
+             shown: str = '') -> Any:
     """Declare a command that shows the answer of an operation.
 
     :param example: arguments of a call.
@@ -261,7 +270,7 @@ def declared(kind: type[Command], asks: operation.Operation[Any],
     return type(asks.name, (kind,), {
         '__doc__': told or asks.summary.rstrip('.'), '__module__': __name__,
         'asks': asks, 'arguments': arguments, 'example': example,
-        'fixed': fixed, 'shown': shown.split()})
+        'shown': shown.split()})
 
 
 def _list_in(answer: Any) -> msgspec.structs.FieldInfo:

@@ -40,7 +40,7 @@ class Doctor(base.Lister):
         else:
             found = self._of_chain(args)
         self._is_broken = any(one.state == findings.ERROR for one in found)
-        self.tell('\n'.join(problems.url(code) for code in sorted(
+        self.tell(*map(problems.url, sorted(
             {one.code for one in found} - {''})))
         return found
 

@@ -143,12 +143,11 @@ def _nova(answers: Answers) -> Iterator[_Rest]:
 
 
 def _notifications(answers: Answers) -> Iterator[_Rest]:
-    waiting = [c.name for c in answers.coflows
-               if c.state == 'planned' and c.created is not None
-               and answers.now_s - c.created > _UNPLUGGED_S]
-    if waiting:
-        yield ('VC-063', f'{_few(waiting)} planned for '
-               f'{units.format_time(_UNPLUGGED_S)} and not running')
+    return _some('VC-063', [
+        c.name for c in answers.coflows
+        if c.state == 'planned' and c.created is not None
+        and answers.now_s - c.created > _UNPLUGGED_S],
+        f'planned for {units.format_time(_UNPLUGGED_S)} and not running')
 
 
 def _hypervisors(answers: Answers) -> Iterator[_Rest]:
@@ -160,9 +159,8 @@ def _hypervisors(answers: Answers) -> Iterator[_Rest]:
         return
     silent = [h.host for h in answers.hosts if h.last_report is None
               or answers.now_s - h.last_report > _SILENT_S]
-    if silent:
-        yield ('VC-066', f'{_few(silent)} silent for '
-               f'{units.format_time(_SILENT_S)}')
+    yield from _some('VC-066', silent,
+                     f'silent for {units.format_time(_SILENT_S)}')
     for host in answers.hosts:
         if host.health in _HEALTH and host.host not in silent:
             yield (_HEALTH[host.health],
@@ -175,32 +173,26 @@ _HEALTH = {'error': 'VC-067', 'degraded': 'VC-068'}
 def _rates(answers: Answers) -> Iterator[_Rest]:
     hosts = answers.hosts or ()
     # Hosts that never reported are silent already.
-    unknown = [h.host for h in hosts if h.rate_source == 'unknown'
-               and h.last_report is not None]
-    if unknown:
-        yield 'VC-069', f'{_few(unknown)} of unknown speed'
-    slow = [h.host for h in hosts if h.measured_egress_bps
-            and h.link_egress_bps
-            and h.measured_egress_bps < _SLOW * h.link_egress_bps]
-    if slow:
-        yield ('VC-070', f'{_few(slow)} measured below '
-               f'{_SLOW:.0%} of the nominal rate')
+    yield from _some('VC-069', [
+        h.host for h in hosts if h.rate_source == 'unknown'
+        and h.last_report is not None], 'of unknown speed')
+    yield from _some('VC-070', [
+        h.host for h in hosts if h.measured_egress_bps and h.link_egress_bps
+        and h.measured_egress_bps < _SLOW * h.link_egress_bps],
+        f'measured below {_SLOW:.0%} of the nominal rate')
 
 
 def _policies(answers: Answers) -> Iterator[_Rest]:
-    behind = [h.host for h in answers.hosts or ()
-              if h.generations_behind > _LAG]
-    if behind:
-        yield 'VC-071', f'{_few(behind)} behind by more than {_LAG}'
+    return _some('VC-071', [h.host for h in answers.hosts or ()
+                            if h.generations_behind > _LAG],
+                 f'behind by more than {_LAG}')
 
 
 def _completion(answers: Answers) -> Iterator[_Rest]:
-    late = [c.name for c in answers.coflows
-            if c.measured_cct_s and c.cct_s
-            and c.measured_cct_s > _LATE * c.cct_s]
-    if late:
-        yield ('VC-072', f'{_few(late)} took more than {_LATE:g} times the '
-               'planned time')
+    return _some('VC-072', [
+        c.name for c in answers.coflows if c.measured_cct_s and c.cct_s
+        and c.measured_cct_s > _LATE * c.cct_s],
+        f'took more than {_LATE:g} times the planned time')
 
 
 #: The links in their order, each with the finding where it works.
@@ -240,6 +232,12 @@ def _coflow(coflow: coflow_wire.Coflow,
         else:
             yield ('', f'{host}: {units.format_rate(seen)} of '
                    f'{units.format_rate(rate)}')
+
+
+def _some(code: str, names: Sequence[str], told: str) -> Iterator[_Rest]:
+    """Tell of these hosts or coflows, where there are any."""
+    if names:
+        yield code, f'{_few(names)} {told}'
 
 
 def _few(names: Sequence[str]) -> str:

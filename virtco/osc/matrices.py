@@ -5,6 +5,7 @@
 from collections.abc import Sequence
 import csv
 import time
+import typing
 from typing import Any
 
 import msgspec
@@ -55,8 +56,6 @@ class _Finding(msgspec.Struct, frozen=True):
 
 
 class _Checked(check_wire.Check, frozen=True, kw_only=True):
-    n_hosts: int
-    n_findings: int
     subjects: str
 
 
@@ -89,10 +88,8 @@ class Check(base.Lister):
             self.row = _Checked
             self.shown = ['check_id', 'purpose', 'state', 'trigger',
                           'n_hosts', 'n_findings']
-            return [_Checked(
-                **msgspec.structs.asdict(one), n_hosts=len(one.hosts),
-                n_findings=len(one.findings), subjects=', '.join(
-                    f'{found.kind} {found.subject}' for found in one.findings))
+            return [_Checked(**msgspec.structs.asdict(one), subjects=', '.join(
+                f'{found.kind} {found.subject}' for found in one.findings))
                     for one in client.call(check_wire.LIST).checks]
         found = client.call(
             check_wire.ORDER,
@@ -100,8 +97,7 @@ class Check(base.Lister):
             args.group)
         found = ended(client, found, args.timeout)
         self.tell(
-            f'{effort(found)}: {len(found.findings) or "nothing"} '
-            'found.\n')
+            f'{effort(found)}: {len(found.findings) or "nothing"} found.')
         return [_Finding(one.kind, one.subject, one.rate_bps,
                          one.expected_bps, len(one.evidence or ()))
                 for one in found.findings]
@@ -131,7 +127,7 @@ class ListRates(base.Lister):
         if found.estimator is not None:
             self.tell(
                 f'Long-term rates by {found.estimator}, Norm(N_E) '
-                f'{found.noise:.2f}: {found.trust}.\n')
+                f'{found.noise:.2f}: {found.trust}.')
         return [one for one in found.hosts if one.reasons or args.all]
 
 
@@ -140,7 +136,7 @@ class Matrix(base.Command):
 
     example = 'rate --statistic median > rates.csv'
     arguments = (
-        base.argument('kind', choices=['rate', 'latency'],
+        base.argument('kind', choices=typing.get_args(rate_wire.Kind),
                       help='Quantity of the matrix'),
         base.argument(
             '--statistic', metavar='<name>', help=(
@@ -164,8 +160,7 @@ class Matrix(base.Command):
                 raise osc_exceptions.CommandError('There is nothing to draw.')
             base.save_plot('virtco.measure.heatmap', found, args.plot)
         elif args.format == 'json':
-            self.app.stdout.write(
-                msgspec.json.encode(found).decode() + '\n')
+            self.write(msgspec.json.encode(found).decode())
         else:
             writer = csv.writer(self.app.stdout, lineterminator='\n')
             writer.writerow([f'{found.kind} {found.unit}',

@@ -247,7 +247,7 @@ class Paths(base.Lister):
             rows += new
             seen.append((*both, any(row.shares_bottleneck
                                     for row in new)))
-        self.tell(_located(seen, plane) + '\n')
+        self.tell(_located(seen, plane))
         return rows
 
 

@@ -17,14 +17,10 @@ from virtco.wire import plan as plan_wire
 from virtco.wire import setting as setting_wire
 
 
-class _Counted(host_wire.Host, frozen=True, kw_only=True):
-    n_coflows: int
-
-
 class ListHosts(base.Lister):
     """List hypervisors and their uplinks, or the classes of one"""
 
-    row: type[msgspec.Struct] = _Counted
+    asks = host_wire.LIST
     shown = ['host', 'egress_bps', 'ingress_bps', 'rate_source', 'n_coflows',
              'health']
     example = '--sort-column health'
@@ -34,14 +30,12 @@ class ListHosts(base.Lister):
                            'with their allocated and observed rates'),)
 
     def entries(self, args: Any) -> Sequence[msgspec.Struct]:
-        if args.classes is not None:
-            self.row = host_wire.Class
-            self.shown = ['name', 'prio', 'rate_bps', 'observed_bps',
-                          'backlog_bytes']
-            return self.client.call(host_wire.SHOW, args.classes).classes or []
-        return [_Counted(**msgspec.structs.asdict(host),
-                         n_coflows=len(host.coflows))
-                for host in self.client.call(host_wire.LIST).hosts]
+        if args.classes is None:
+            return super().entries(args)
+        self.row = host_wire.Class
+        self.shown = ['name', 'prio', 'rate_bps', 'observed_bps',
+                      'backlog_bytes']
+        return self.client.call(host_wire.SHOW, args.classes).classes or []
 
 
 class SetHost(base.ShowOne):
@@ -112,7 +106,7 @@ class ExplainPlacement(base.Lister):
         found = self.client.call(placement_wire.SHOW, instance)
         explained = self.client.call(placement_wire.EXPLAIN, instance,
                                      args.budget)
-        self.tell(_summary(found, explained))
+        self.tell(*_summary(found, explained))
         if not args.reasons:
             return found.hosts
         self.row = placement_wire.Reason
@@ -121,8 +115,8 @@ class ExplainPlacement(base.Lister):
 
 
 def _summary(found: placement_wire.Kept,
-             explained: placement_wire.Explanation) -> str:
-    """Summarize for the error stream, so that JSON stays JSON."""
+             explained: placement_wire.Explanation) -> list[str]:
+    """Summarize a placement, line by line."""
     lines = [f'Instance {found.instance_uuid}: {found.status}']
     if found.host is not None:
         lines[0] += f' on {found.host}'
@@ -148,7 +142,7 @@ def _summary(found: placement_wire.Kept,
         lines.append(f'What decided is unknown: {explained.why_not}')
     elif not explained.is_complete and found.status == 'planned':
         lines.append('There was no time for every question; give --budget.')
-    return '\n'.join(lines) + '\n'
+    return lines
 
 
 class ListAdvice(base.Lister):
@@ -184,5 +178,3 @@ class SetSettings(base.Change):
         base.argument(f'--{field.name}', metavar=f'<{field.name}>',
                       help=f'One of {", ".join(typing.get_args(field.type))}')
         for field in msgspec.structs.fields(setting_wire.Settings))
-    nothing = 'Give at least one of {}.'.format(', '.join(
-        f'--{name}' for name in setting_wire.Settings.__struct_fields__))

@@ -2,6 +2,7 @@
 
 """Commands ``profile …`` and ``app …``: traffic of groups and applications."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -42,7 +43,7 @@ class ShowProfile(base.Lister):
 
     def entries(self, args: Any) -> list[_Pair]:
         found = self.client.call(wire.SHOW, args.group, args.project_id)
-        self.tell(_summary(found))
+        self.tell(*_summary(found))
         # Only the largest pairs are predicted.
         return [_Pair(pair.src, pair.dst, pair.size_bytes,
                       None if hour is None else hour.size_bytes,
@@ -52,22 +53,21 @@ class ShowProfile(base.Lister):
                 for pair in found.pairs for hour in [pair.next_hour]]
 
 
-def _summary(found: wire.Profile) -> str:
-    """Summarize for the error stream, so that JSON stays JSON."""
+def _summary(found: wire.Profile) -> Iterator[str]:
+    """Summarize a profile, line by line."""
     coming = found.next_hour
     size, after = (columns.cell('size_bytes', value).human_readable()
                    for value in (found.size_bytes, coming.size_bytes))
     error = coming.error_fraction
     told = 'unknown yet' if error is None else f'{error:.0%}'
-    lines = [f'Group {found.group_name} of {found.n_vms} VMs: {size} in '
-             f'{found.n_hours} hours',
-             f'Next hour: {after} by {coming.method}, error {told}']
+    yield (f'Group {found.group_name} of {found.n_vms} VMs: {size} in '
+           f'{found.n_hours} hours')
+    yield f'Next hour: {after} by {coming.method}, error {told}'
     if found.pattern:
-        lines.append(f'Matrix: {found.pattern}')
+        yield f'Matrix: {found.pattern}'
     unseen = sum(not pair.is_seen for pair in found.pairs)
     if unseen:
-        lines.append(f'{unseen} pairs share a host: nobody counts them')
-    return '\n'.join(lines) + '\n'
+        yield f'{unseen} pairs share a host: nobody counts them'
 
 
 APP = base.argument('name', metavar='app', help='Value of virtco:app')

@@ -163,7 +163,14 @@ def fields(row: msgspec.Struct | type[msgspec.Struct]) -> list[str]:
 
 def cells(names: list[str], row: msgspec.Struct) -> tuple[Any, ...]:
     """Make the cells of a row; a missing field is empty."""
-    return tuple(cell(name, getattr(row, name, None)) for name in names)
+    return tuple(cell(name, getattr(row, name, _count(name, row)))
+                 for name in names)
+
+
+def _count(name: str, row: msgspec.Struct) -> int | None:
+    """Count the entries of the field ``x`` for a column ``n_x``."""
+    found = getattr(row, name.removeprefix('n_'), None)
+    return len(found) if isinstance(found, list) else None
 
 
 def bounds(plan: plan_wire.Plan | placement_wire.Kept) -> str:

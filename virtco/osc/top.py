@@ -36,8 +36,7 @@ class Top(base.Command):
                       metavar='<seconds>',
                       help='Time between two updates, at least 0.5; default '
                            '2'),
-        base.argument('--project', dest='project_id', metavar='<project>',
-                      help='Only coflows of this project, by name or id'),
+        base.only_of_project('coflows'),
         base.argument('--state', metavar='<state>',
                       help='Only coflows in this state'),
         base.argument('--filter', default='', metavar='<text>',

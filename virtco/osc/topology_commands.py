@@ -2,8 +2,8 @@
 
 """``topology import``, ``topology show`` and ``topology delete``."""
 
-from collections.abc import Iterable
 import dataclasses
+import itertools
 from typing import Any
 
 from osc_lib import exceptions as osc_exceptions
@@ -14,7 +14,6 @@ from virtco.osc import nova_facts
 from virtco.topology import changes as comparison
 from virtco.topology import drawing
 from virtco.topology import formats
-from virtco.topology import laws
 from virtco.topology import naming
 from virtco.topology import nova_topology as nova
 from virtco.topology import tree
@@ -71,13 +70,13 @@ class Import(base.Command):
     def take_action(self, args: Any) -> None:
         read = self._measured(args) if args.measure else self._read(args)
         for notice in read.notices:
-            self.tell(f'Notice: {notice}.\n')
+            self.tell(f'Notice: {notice}.')
         planes = plain.dump(read.topology)
         if planes:
             _change(self, planes, args.apply)
         elif args.measure:
-            self.app.stdout.write('No uplink is oversubscribed: the hosts\' '
-                                  'links limit all pairs alike.\n')
+            self.write("No uplink is oversubscribed: the hosts' links limit "
+                       'all pairs alike.')
         else:
             raise osc_exceptions.CommandError('There is nothing to import.')
 
@@ -98,7 +97,7 @@ class Import(base.Command):
             check_wire.ORDER,
             args.hosts and args.hosts.split(','), purpose='discover'),
             args.timeout)
-        self.tell(f'{matrices.effort(found)}.\n')
+        self.tell(f'{matrices.effort(found)}.')
         if not found.planes:
             return result.Read(tree.Topology(()))
         (plane,) = plain.load(found.planes).planes
@@ -120,32 +119,21 @@ def _change(asked: base.Command, planes: list[wire.Plane], applied: bool
     """Print the changes that these planes make, and apply them if wanted."""
     found = asked.client.call(wire.IMPORT, planes, dry_run=not applied)
     changes = found.changes
-    out = asked.app.stdout.write
-    plane = None
-    for change in changes[:MAX_LISTED]:
-        if change.plane != plane:
-            plane = change.plane
-            out(f'plane {plane}\n')
-        out(f'  {comparison.written(change)}\n')
+    for plane, of_plane in itertools.groupby(
+            changes[:MAX_LISTED], lambda change: change.plane):
+        asked.write(f'plane {plane}', *(
+            f'  {comparison.written(change)}' for change in of_plane))
     if len(changes) > MAX_LISTED:
-        out(f'  … and {len(changes) - MAX_LISTED} more\n')
+        asked.write(f'  … and {len(changes) - MAX_LISTED} more')
     for name, hosts in found.hosts_without_leaf.items():
-        _tell(out, drawing.without_leaf(name, hosts))
-    if applied:
-        out(f'{len(changes)} changes applied.\n')
-    elif changes:
-        out(f'{len(changes)} changes; --apply makes them.\n')
-    else:
-        out('Nothing would change.\n')
+        asked.write(*drawing.without_leaf(name, hosts))
+    asked.write(f'{len(changes)} changes applied.' if applied else
+                f'{len(changes)} changes; --apply makes them.' if changes else
+                'Nothing would change.')
 
 
 def _names(text: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(',')) if text else ()
-
-
-def _tell(out: Any, lines: Iterable[str]) -> None:
-    for line in lines:
-        out(line + '\n')
 
 
 def _chosen(found: wire.Topology, plane: str | None) -> tree.Topology:
@@ -178,21 +166,19 @@ class Show(base.Command):
     def take_action(self, args: Any) -> None:
         found = self.client.call(wire.SHOW)
         topology = _chosen(found, args.plane)
-        out = self.app.stdout.write
         if args.plot is not None:
             _plot(topology, args.plot)
         elif args.format != TEXT:
             written = formats.write(topology, args.format)
             for notice in written.notices:
-                self.tell(f'Notice: {notice}.\n')
-            out(written.text)
+                self.tell(f'Notice: {notice}.')
+            self.app.stdout.write(written.text)
         elif not topology.planes:
-            out('There is no topology: every host is on one switch that '
-                'limits nothing.\n')
+            self.write('There is no topology: every host is on one switch '
+                       'that limits nothing.')
         else:
             for plane in topology.planes:
-                _tell(out, drawing.plane(plane))
-                _tell(out, drawing.without_leaf(
+                self.write(*drawing.plane(plane), *drawing.without_leaf(
                     plane.name, found.hosts_without_leaf[plane.name]))
 
 
@@ -203,13 +189,7 @@ def _plot(topology: tree.Topology, path: str) -> None:
     base.save_plot('virtco.topology.plot', plane, path)
 
 
-class Delete(base.Command):
-    """Delete a plane of the topology"""
-
-    asks = wire.DELETE
-    example = 'back-end'
-    arguments = (base.argument('plane', help='Name of the plane'),)
-
-    def take_action(self, args: Any) -> None:
-        laws.name(args.plane, (), 'plane')
-        self.ask(args)
+Delete = base.declared(
+    base.Command, wire.DELETE,
+    base.argument('plane', help='Name of the plane'),
+    told='Delete a plane of the topology', example='back-end')
