@@ -227,6 +227,7 @@ def test_the_compiled_program_has_all_that_is_pinned():
         for kind, names in (('map', bpf_maps.MAPS),
                             ('program', bpf_maps.PROGRAMS)):
             find = getattr(library, f'bpf_object__find_{kind}_by_name')
+            find.restype = ctypes.c_void_p
             assert [name for name in names
                     if not find(opened, name.encode())] == []
         for name, sizes in bpf_maps.SIZES.items():
