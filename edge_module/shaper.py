@@ -197,13 +197,14 @@ class Shaper:
         self.conflict = conflict
 
     def _shape(self, now_s: float) -> None:
-        """Change the tree to the desired one."""
-        self.tree.current()
-        wanted, due_s = self.desired_tree(), now_s + self.grace_s
+        """Change the tree to the desired one; before the first policy, all
+        that stands stays as it is.
+        """
+        current = self.tree.current()
+        wanted = self.desired_tree()
         if self.policy is None:
-            self.tree.add(wanted, due_s)
-        else:
-            self.tree.change(wanted, self._settings_now(), due_s)
+            wanted |= current
+        self.tree.change(wanted, self._settings_now(), now_s + self.grace_s)
 
     def was_lost(self, changes: kernel_events.Changes) -> bool:
         """Return whether others may have changed this module's state; cheap.

@@ -134,12 +134,10 @@ def drift(enforcer: edge_enforcer.Enforcer) -> list[str]:
 def class_lines(have: model.Tree, want: model.Tree) -> Iterator[str]:
     """Yield a line for each difference of a tree from the wanted one."""
     update = steps.plan_update(have, want)
-    created = {item.minor for item in update.create}
     for item in update.create:
         yield f'missing class {item.minor:#x}'
     for item in update.lower + update.raise_:
-        if item.minor not in created:
-            yield f'class {item.minor:#x} should be {item}'
+        yield f'class {item.minor:#x} should be {item}'
     for minor in update.leave:
         yield f'surplus class {minor:#x}'
 

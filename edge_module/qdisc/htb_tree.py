@@ -53,18 +53,9 @@ class TreeKeeper:
         """Read the kernel before the next change."""
         self._known = None
 
-    def add(self, wanted: model.Tree, due_s: float) -> steps.Update:
-        """Create missing classes; existing ones stay as they are.
-
-        :raises virtco.exception.VirtcoException: as :meth:`change`.
-        """
-        tree = self.current()
-        self._draining = {}
-        return self._become(tree, {**wanted, **tree}, due_s)
-
     def change(self, wanted: model.Tree, settings: model.TreeSettings,
                due_s: float) -> steps.Update:
-        """Make it this tree, but for classes that leave.
+        """Make it this tree, but for classes that leave; note each step.
 
         :param due_s: time at which :meth:`delete` deletes those that do not
             leave already.
@@ -74,15 +65,10 @@ class TreeKeeper:
         """
         tree = self.current()
         self._draining = self._held_up(wanted, tree)
-        return self._become(tree, steps.hold(wanted, tree, self._draining,
-                                             settings), due_s)
-
-    def _become(self, tree: model.Tree, desired: model.Tree, due_s: float
-                ) -> steps.Update:
-        """Make the steps to the desired tree, and note each in ``tree``."""
-        update = steps.plan_update(tree, desired)
+        update = steps.plan_update(tree, steps.hold(
+            wanted, tree, self._draining, settings))
         try:
-            for classes in (update.create, update.lower, update.raise_):
+            for classes in (update.lower, update.create, update.raise_):
                 if classes:
                     self.uplink.set_classes(classes, tree)
                     tree.update((item.minor, item) for item in classes)

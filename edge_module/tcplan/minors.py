@@ -24,7 +24,6 @@ CONTROL = 4
 UNKNOWN = 6
 #: More than any minor: distinguishes the classes of several uplinks.
 FURTHER = 0x10000
-RESERVED = frozenset({LINK, HOST, UNMANAGED, CONTROL})
 
 FIRST_PORT, N_PORTS = 0x7000, 0x1000
 # Control packets where the classification is at the uplink, which sees no

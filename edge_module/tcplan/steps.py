@@ -23,18 +23,10 @@ class Update:
     children first.
     """
 
-    create: tuple[model.HtbClass, ...] = ()
     lower: tuple[model.HtbClass, ...] = ()
+    create: tuple[model.HtbClass, ...] = ()
     raise_: tuple[model.HtbClass, ...] = ()
     leave: tuple[int, ...] = ()
-
-
-def _all_fit(current: Mapping[int, model.HtbClass],
-             desired: Mapping[int, model.HtbClass]) -> bool:
-    """Return whether missing classes fit at full rate with those that stand.
-    """
-    return model.guaranteed_bps({**desired, **current}) <= max(
-        model.guaranteed_bps(current), model.guaranteed_bps(desired))
 
 
 def _depth(tree: Mapping[int, model.HtbClass], minor: int) -> int:
@@ -62,27 +54,21 @@ def plan_update(current: Mapping[int, model.HtbClass],
                 desired: Mapping[int, model.HtbClass]) -> Update:
     """Return the steps from the kernel's tree to the desired one.
 
-    A new class starts idle where its rate would over-commit the link before
-    the ``raise_`` steps. Classes that exist without a policy never start idle:
-    they carry traffic from the first moment. A class that leaves keeps its
-    place, idle and with the lowest priority, until no packet can reach it. A
-    class under another parent cannot be moved: it leaves with its descendants,
-    and the next update creates them.
+    Rates fall before new classes take theirs and others rise, so the link is
+    never over-committed. A class that leaves keeps its place, idle and with
+    the lowest priority, until no packet can reach it. A class under another
+    parent cannot be moved: it leaves with its descendants, and the next update
+    creates them.
     """
     leaving = _leaving(current, desired)
-    fits = _all_fit(current, desired)
-    create: list[model.HtbClass] = []
     lower: list[model.HtbClass] = []
+    create: list[model.HtbClass] = []
     raise_: list[model.HtbClass] = []
     for minor in sorted(desired, key=lambda key: (_depth(desired, key), key)):
         wanted = desired[minor]
         have = current.get(minor)
-        if have is None and (fits or minor in minors.RESERVED):
+        if have is None:
             create.append(wanted)
-        elif have is None:
-            create.append(dataclasses.replace(
-                wanted, rate_bps=min(wanted.rate_bps, model.IDLE_RATE_BPS)))
-            raise_.append(wanted)
         elif minor not in leaving and not wanted.stands_as(have):
             (lower if wanted.rate_bps < have.rate_bps else raise_).append(
                 wanted)
@@ -94,7 +80,7 @@ def plan_update(current: Mapping[int, model.HtbClass],
             prio=model.LOWEST_PRIO)
         if idle != current[minor]:
             lower.append(idle)
-    return Update(tuple(create), tuple(lower), tuple(raise_), tuple(sorted(
+    return Update(tuple(lower), tuple(create), tuple(raise_), tuple(sorted(
         leaving, key=lambda key: (-_depth(current, key), key))))
 
 

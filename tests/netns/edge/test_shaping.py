@@ -171,7 +171,7 @@ def test_traffic_inside_the_host_is_free(pair):
 
 @gear.full(
     'unit/edge/test_tcplan_steps.py::'
-    'test_link_and_default_class_are_never_idle, '
+    'test_new_classes_are_never_idle, '
     'netns/edge/test_counting.py::test_pairs_are_counted_in_the_default_class')
 @real_time
 def test_without_policy_the_link_is_shared(pair):
@@ -184,7 +184,7 @@ def test_without_policy_the_link_is_shared(pair):
 
 @gear.full(
     'unit/edge/test_tcplan_steps.py::'
-    'test_link_and_default_class_are_never_idle, '
+    'test_new_classes_are_never_idle, '
     'unit/edge/test_tcplan_steps.py::'
     'test_a_lost_tree_comes_back_at_full_rates')
 @real_time

@@ -157,13 +157,10 @@ def test_after_a_refusal_everything_is_read(keeper, call):
 
 
 def test_what_stands_is_not_changed_by_adding(keeper):
-    other = dataclasses.replace(FAST[2], ceil_bps=80)
-    assert keeper.add({2: other}, 50.0).leave == ()
+    queue(keeper, 1000, 700)
+    assert keeper.change({**NONE, **keeper.current()}, SETTINGS, 50.0
+                         ).leave == ()
     assert keeper.uplink.tree == FAST and not keeper.is_draining
-    del keeper.uplink.tree[2]
-    keeper.forget()
-    keeper.add({2: other}, 50.0)
-    assert keeper.uplink.tree[2] == other
 
 
 def test_no_rate_rises_before_others_fell():
@@ -182,7 +179,8 @@ def test_no_rate_rises_before_others_fell():
     assert len(asked) == 1 and set(asked.pop().values()) == {None}
     found.change(built(test_tcplan.coflow(0x10, 30e6),
                        test_tcplan.coflow(0x20, 70e6)), SETTINGS, 50.0)
-    made, slower, faster = asked
+    found.change(FAST, SETTINGS, 50.0)
+    slower, made, slower_again, faster = asked
     assert set(made.values()) == {None}
-    assert max(slower.values()) < 0
+    assert max(*slower.values(), *slower_again.values()) < 0
     assert min(faster.values()) > 0

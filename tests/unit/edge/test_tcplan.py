@@ -64,7 +64,8 @@ def test_tree_fits_the_link(wanted, n_past):
                 or minors.is_control(item.minor))
         inner = any(child.parent == item.minor for child in tree.values())
         assert (item.limit_bytes is None) == (
-            inner or item.minor in minors.RESERVED - {minors.HOST})
+            inner or item.minor in {
+                minors.LINK, minors.UNMANAGED, minors.CONTROL})
     assert tree[minors.HOST].rate_bps > 0
 
 
