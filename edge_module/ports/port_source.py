@@ -66,7 +66,7 @@ def with_devices(ports: Iterable[classify.VmPort], is_switched: bool = False
     with notes and limits that follow from the device.
     """
     links = devices.links()
-    found = [(port, links.get(port.dev, devices.NONE)) for port in ports]
+    found = [(port, links.get(port.dev, devices.Device())) for port in ports]
     try:
         caps = port_limits.read({link.ifindex for _, link in found
                                  if link.ifindex})
@@ -76,7 +76,7 @@ def with_devices(ports: Iterable[classify.VmPort], is_switched: bool = False
     return tuple(dataclasses.replace(
         port, ifindex=link.ifindex, notes=tuple(dict.fromkeys((
             *port.notes, *(
-                kinds.of_device(port.dev, link.device, is_switched)
+                kinds.of_device(port.dev, link, is_switched)
                 if link.ifindex else ())))),
         caps_bps=caps.get(link.ifindex, port_limits.NONE))
         for port, link in found)

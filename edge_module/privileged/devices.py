@@ -2,7 +2,6 @@
 
 """Kinds of network devices, read from the kernel by netlink."""
 
-from collections.abc import Mapping
 import os
 import re
 import socket
@@ -35,13 +34,17 @@ class Device(NamedTuple):
     :ivar has_master: whether it is a port of a bridge or another switch.
     :ivar master_kind: kind of its master, such as ``bridge``; '' without.
     :ivar is_tap: whether it is a tap rather than a point-to-point tunnel.
+    :ivar ifindex: its index; 0 for a device that does not exist.
+    :ivar mac: Ethernet address; '' for a device that has none.
     """
 
-    kind: str
-    port_name: str
-    has_master: bool
+    kind: str = ''
+    port_name: str = ''
+    has_master: bool = False
     master_kind: str = ''
     is_tap: bool = False
+    ifindex: int = 0
+    mac: str = ''
 
     @property
     def is_representor(self) -> bool:
@@ -64,21 +67,6 @@ class Device(NamedTuple):
     def is_tunnel(self) -> bool:
         """Whether it is a port by which a switch encapsulates packets."""
         return self.master_kind in _SWITCHES and self.kind in _TUNNELS
-
-
-class Link(NamedTuple):
-    """Device as it is now.
-
-    :ivar mac: Ethernet address; '' for a device that has none.
-    """
-
-    ifindex: int
-    device: Device
-    mac: str
-
-
-#: Device that does not exist.
-NONE = Link(0, Device('', '', False), '')
 
 
 class OfHost(NamedTuple):
@@ -110,32 +98,25 @@ def name(number: int) -> str:
 
 def of_host() -> OfHost:
     """Read the devices that no VM is behind."""
-    found = [(dev, *link) for dev, link in links().items()
-             if not link.device.is_port]
+    found = {dev: device for dev, device in links().items()
+             if not device.is_port}
     return OfHost(
-        frozenset(mac for _, _, _, mac in found if mac),
-        frozenset((dev, number, device.kind)
-                  for dev, number, device, _ in found if device.is_tunnel))
+        frozenset(device.mac for device in found.values() if device.mac),
+        frozenset((dev, device.ifindex, device.kind)
+                  for dev, device in found.items() if device.is_tunnel))
 
 
-def links() -> dict[str, Link]:
+def links() -> dict[str, Device]:
     """Read all devices, by name."""
-    return dict(map(_link, kernel.tc_dump(wire.link(wire.RTM_GETLINK, 0))))
-
-
-def _link(answer: bytes) -> tuple[str, Link]:
-    """Decode the kernel's answer about a device, with its name."""
-    found = _attributes(answer)
-    address = found.get(_IFLA_ADDRESS, b'')
-    return os.fsdecode(found.get(_IFLA_IFNAME, b'').rstrip(b'\0')), Link(
-        wire.IFINFOMSG.unpack_from(answer)[2], read(found),
-        address.hex(':') if len(address) == _ETHERNET_BYTES and any(address)
-        else '')
+    return dict(map(read, kernel.tc_dump(wire.link(wire.RTM_GETLINK, 0))))
 
 
 def look(dev: str) -> Device:
-    """Read a device from the kernel; that of :data:`NONE` without one."""
-    return read(_ask(dev))
+    """Read a device from the kernel; one without an index if there is none."""
+    try:
+        return read(_ask(dev))[1]
+    except OSError:
+        return Device()
 
 
 def sent_frames(dev: str) -> int:
@@ -143,31 +124,31 @@ def sent_frames(dev: str) -> int:
 
     A card counts the frames that it makes of super-packets.
     """
-    sent: int = _SENT_FRAMES.unpack_from(
-        _ask(dev).get(_IFLA_STATS64, bytes(_SENT_FRAMES.size)))[0]
-    return sent
-
-
-def _ask(dev: str) -> dict[int, bytes]:
-    """Read the attributes of a device; none when it does not exist."""
     try:
-        return _attributes(kernel.ask(
-            wire.link(wire.RTM_GETLINK, ifindex(dev))))
-    except OSError:
-        return {}
+        found = dict(wire.attrs(_ask(dev), wire.IFINFOMSG.size))
+        sent: int = _SENT_FRAMES.unpack_from(found[_IFLA_STATS64])[0]
+        return sent
+    except (OSError, KeyError):
+        return 0
 
 
-def _attributes(answer: bytes) -> dict[int, bytes]:
-    return dict(wire.attrs(answer, wire.IFINFOMSG.size))
+def _ask(dev: str) -> bytes:
+    return kernel.ask(wire.link(wire.RTM_GETLINK, ifindex(dev)))
 
 
-def read(found: Mapping[int, bytes]) -> Device:
-    """Decode a network device from the attributes of the kernel's answer."""
+def read(answer: bytes) -> tuple[str, Device]:
+    """Decode the kernel's answer about a device, with its name."""
+    found = dict(wire.attrs(answer, wire.IFINFOMSG.size))
     info = dict(wire.attrs(found.get(_IFLA_LINKINFO, b''), 0))
-    kind, master_kind, port_name = (
-        value.rstrip(b'\0').decode() for value in (
-            info.get(_INFO_KIND, b''), info.get(_INFO_SLAVE_KIND, b''),
+    dev, kind, master_kind, port_name = (
+        os.fsdecode(value.rstrip(b'\0')) for value in (
+            found.get(_IFLA_IFNAME, b''), info.get(_INFO_KIND, b''),
+            info.get(_INFO_SLAVE_KIND, b''),
             found.get(_IFLA_PHYS_PORT_NAME, b'')))
     data = dict(wire.attrs(info.get(_INFO_DATA, b''), 0))
-    return Device(kind, port_name, _IFLA_MASTER in found, master_kind,
-                  kind == 'tun' and data.get(_IFLA_TUN_TYPE) == _IFF_TAP)
+    mac = found.get(_IFLA_ADDRESS, b'')
+    return dev, Device(
+        kind, port_name, _IFLA_MASTER in found, master_kind,
+        kind == 'tun' and data.get(_IFLA_TUN_TYPE) == _IFF_TAP,
+        wire.IFINFOMSG.unpack_from(answer)[2],
+        mac.hex(':') if len(mac) == _ETHERNET_BYTES and any(mac) else '')

@@ -310,11 +310,10 @@ def read_leaf_drops(body: bytes) -> tuple[int, int] | None:
     The class's own drops leave out frames of a super-packet that is cut.
     """
     _, _, handle, parent, _ = TCMSG.unpack_from(body)
-    stats = _stats_of(body)
-    if (parent >> 16 != ROOT_MAJOR or handle >> 16 != parent & 0xffff
-            or stats is None):
+    if parent >> 16 != ROOT_MAJOR or handle >> 16 != parent & 0xffff:
         return None
-    return handle >> 16, stats.drops
+    stats = _stats_of(body)
+    return None if stats is None else (handle >> 16, stats.drops)
 
 
 def shown_rate(spec: bytes, wide: bytes | None) -> int:

@@ -105,8 +105,8 @@ class EdgeProcess:
         """Ports and entries of the classification, one a line."""
         found = self._in_netns(self.classifier().dump)
         return '\n'.join((
-            *(f'port {dev} {minor:x}' for (dev, _), minor
-              in sorted(found.own.items())),
+            *(f'port {dev} {found.own[ifindex]:x}'
+              for dev, ifindex in sorted(found.hooks)),
             *(f'{entry.src_ip} to {entry.dst_ip} {minor:x}'
               for entry, minor in sorted(found.entries.items()))))
 

@@ -28,12 +28,12 @@ def _answer(*attributes):
     (((18, wire.attr(1, b'macvtap\0')),), False, (kinds.MACVTAP,)),
     (((18, wire.attr(1, b'tun\0')), (10, b'\2\0\0\0')), False, ())])
 def test_what_a_device_tells(attributes, is_switched, notes):
-    assert kinds.of_device('tap1', devices.read(dict(attributes)),
+    assert kinds.of_device('tap1', devices.read(_answer(*attributes))[1],
                            is_switched) == notes
 
 
 def test_a_name_that_no_rule_may_have_is_told():
-    found = devices.read({10: b'\2\0\0\0'})
+    _, found = devices.read(_answer((10, b'\2\0\0\0')))
     for dev in 'a";drop', 'täp1', '-tap', 'tap1\n':
         assert kinds.of_device(dev, found, True) == (kinds.ODD_NAME,)
 
@@ -48,9 +48,9 @@ def test_a_device_that_is_not_there_tells_nothing():
 @pytest.mark.parametrize('kind, data, is_tap', [
     (b'tun', b'\2', True), (b'tun', b'\1', False), (b'tap', b'\2', False)])
 def test_a_tap_is_no_tunnel(kind, data, is_tap):
-    found = devices.read({10: b'\2\0\0\0', 18: wire.attr(
+    _, found = devices.read(_answer((10, b'\2\0\0\0'), (18, wire.attr(
         1, kind + b'\0') + wire.attr(2, wire.attr(3, data)) + wire.attr(
-            4, b'bridge\0')})
+            4, b'bridge\0'))))
     assert found == devices.Device(kind.decode(), '', True, 'bridge', is_tap)
 
 

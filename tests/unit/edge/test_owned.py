@@ -277,7 +277,7 @@ def test_every_step_passes_the_decoder(step):
 
 
 @pytest.mark.parametrize('device, index', [
-    (devices.Device('ifb', '', False), 3), (devices.NONE.device, 0),
+    (devices.Device('ifb', '', False), 3), (devices.Device(), 0),
     (devices.Device('veth', '', False), 0)])
 def test_a_device_of_our_name_is_ours_as_an_ifb_only(monkeypatch, device,
                                                      index):
@@ -330,7 +330,7 @@ entries = st.dictionaries(
 
 
 def _device(is_port):
-    return devices.NONE.device._replace(is_tap=is_port)
+    return devices.Device(is_tap=is_port)
 
 
 @pytest.fixture(scope='module')

@@ -84,7 +84,7 @@ def test_devices_are_looked_up_when_announced_or_due(ports, monkeypatch):
     monkeypatch.setattr(base.time, 'monotonic', lambda: now_s[0])
     index = [1]
     monkeypatch.setattr(base.devices, 'links', lambda: {
-        'lo': base.devices.NONE._replace(ifindex=index[0])})
+        'lo': base.devices.Device(ifindex=index[0])})
     ports.read()
     index[0] = 2
     now_s[0] += 4.99
