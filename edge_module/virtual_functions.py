@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import contextlib
 import dataclasses
 import errno
-import itertools
 import os
 
 from edge_module.classify import classified as classify
@@ -150,7 +149,11 @@ class VirtualFunctions:
                 name: rate for _, name, rate in self._cards()}
 
     def _cards(self) -> Iterable[Function]:
-        return itertools.chain.from_iterable(map(read, self.devs))
+        """Yield the functions of cards without representors."""
+        for dev in self.devs:
+            with contextlib.suppress(OSError):
+                yield from vf_link.read(kernel_calls.ask(
+                    vf_link.request(devices.ifindex(dev))))
 
     def _dump(self, command: int) -> list[bytes]:
         try:
@@ -159,12 +162,3 @@ class VirtualFunctions:
             if error.errno != errno.ENOENT:
                 raise
             return []  # a kernel without devlink
-
-
-def read(dev: str) -> list[Function]:
-    """Read the functions of a card without representors."""
-    ifindex = devices.ifindex(dev)
-    if ifindex:
-        with contextlib.suppress(OSError):
-            return [*vf_link.read(kernel_calls.ask(vf_link.request(ifindex)))]
-    return []

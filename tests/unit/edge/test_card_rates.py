@@ -39,10 +39,14 @@ class Card:
         self.rates = [vf_rates.Rate() for _ in MACS]
         self.refuses, self.changes = '', 0
 
-    def read(self, dev):
+    def read(self, functions):
         return [(mac, name(number), vf_link.rate_of(*rate[:2]))
                 for number, (mac, rate) in enumerate(zip(MACS, self.rates))
-                ] if dev == 'up1' else []
+                ] if 'up1' in functions.devs else []
+
+    def stand_in(self, monkeypatch):
+        monkeypatch.setattr(virtual_functions.VirtualFunctions, '_cards',
+                            lambda functions: self.read(functions))
 
     def tc_dump(self, message):
         return []  # no card of devlink
@@ -66,7 +70,7 @@ def name(number):
 @pytest.fixture
 def card(monkeypatch):
     found = Card()
-    monkeypatch.setattr(virtual_functions, 'read', found.read)
+    found.stand_in(monkeypatch)
     return found
 
 
@@ -158,5 +162,5 @@ def test_a_rate_is_set():
 
 
 def test_without_the_device_there_are_no_functions():
-    assert virtual_functions.read('no-such-dev') == []
-    assert virtual_functions.read('lo') == []
+    rates = virtual_functions.VirtualFunctions(None, ['no-such-dev', 'lo'])
+    assert list(rates._cards()) == []
