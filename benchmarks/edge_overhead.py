@@ -20,6 +20,11 @@ second it says what enforcement takes, in percent of one core, as the sum of
 machine does in a reference loop beside the same traffic is said too: a core
 that is slow, or shared, makes everything dearer.
 
+*Programs*: what the programs that classify take of a packet by themselves,
+run by the kernel a hundred thousand times in a row, with the two capabilities
+of the privileged helper and with all. Without CAP_PERFMON the kernel adds
+barriers against Spectre to them.
+
 *Packets*: cost of one packet of a coflow with 10 to 50,000 entries, and of an
 unmanaged packet to a known or limited address.
 
@@ -52,12 +57,14 @@ import shutil
 import signal
 import socket
 import statistics
+import struct
 import tempfile
 import time
 import types
 from typing import Any
 
 from edge_module.classify import bpf
+from edge_module.classify import bpf_maps
 from edge_module.classify import classified as classify
 from edge_module.classify import classifier as classifiers
 from edge_module.classify import nft
@@ -65,9 +72,11 @@ from edge_module.privileged import kernel_calls as kernel
 from edge_module.tcplan import minors
 from tests.netns.edge import bed as beds
 from tests.netns.edge import controller as controllers
+from tests.netns.edge import frames
 from tests.netns.edge import policies
 from tests.netns.edge import proc
 from tests.netns.edge import process
+from tests.netns.edge import test_programs
 from virtco.wire import edge_policy
 from virtco_lab.sim.figures import outcome
 
@@ -88,6 +97,11 @@ UPLINK, _IFB = 'uplink0', 'virtco-out'
 _TREE_BPS, UNLIMITED_BPS = 400e6, 90e9
 _QUEUE_BYTES = 200_000
 _STREAMS = 8
+# Of the privileged helper: CAP_NET_ADMIN and CAP_BPF; and CAP_DAC_OVERRIDE, as
+# the directory of what is pinned may belong to the helper's user.
+_CAPABILITIES = 1 << 12 | 1 << 39 | 1 << 1
+_CAPABILITY_VERSION = 0x20080522
+HELPER, ROOT = 'helper', 'root'
 _fork = multiprocessing.get_context('fork')
 
 
@@ -443,6 +457,75 @@ def _added(bed: beds.Bed, classifier: classifiers.Classifier, rounds: int,
             for case, seen in ratios.items()}
 
 
+# -- the programs by themselves ----------------------------------------------
+
+def paths(rounds: int) -> dict[str, dict[str, int]]:
+    """Nanoseconds that a program takes of a packet, by user and path.
+
+    Medians. Those of a packet that needs nothing have the kernel's own time
+    for a run.
+    """
+    found = {}
+    for user in HELPER, ROOT:
+        bed = beds.Bed(0)
+        try:
+            netns = f'{bed.prefix}paths'
+            beds.run('ip', 'netns', 'add', netns)
+            bed.namespaces.append(netns)
+            found[user] = beds.in_netns(netns, _timed_paths, user, rounds)
+        finally:
+            bed.close()
+    return found
+
+
+def _leave_as_helper() -> None:
+    """Leave this thread the capabilities that the privileged helper has."""
+    low, high = _CAPABILITIES & 0xffffffff, _CAPABILITIES >> 32
+    if ctypes.CDLL(None).capset(
+            struct.pack('=Ii', _CAPABILITY_VERSION, 0),
+            struct.pack('=6I', low, low, 0, high, high, 0)):
+        raise PermissionError('capset')
+
+
+def _datagram(address: str) -> bytes:
+    return _frame(address, frames.UDP, frames.udp(_PORT))
+
+
+def _frame(address: str, protocol: int, body: bytes) -> bytes:
+    """What follows the addresses of a frame."""
+    ethertype, packet = frames.ipv4(test_programs.IPS[4][0], address,
+                                    protocol, body)
+    return ethertype.to_bytes(2) + packet
+
+
+def _timed_paths(user: str, rounds: int) -> dict[str, int]:
+    made = test_programs.Programs(
+        *[_leave_as_helper] if user == HELPER else [])
+    try:
+        vm, peer, limited = (test_programs.mac_of(name, 1)
+                             for name in ('vm', 'peer', 'limited'))
+        made.set_up(test_programs.Table(
+            {(*test_programs.IPS[4], 0): test_programs.FLOW,
+             (*_OTHERS, 80): test_programs.FLOW}, to=(limited,)))
+        coflow, other = (_datagram(address) for address in (
+            test_programs.IPS[4][1], '10.9.9.9'))
+        data = _frame('10.9.9.9', frames.TCP, frames.segment(400))
+        for sender in peer, limited:
+            made.run('to_vm', vm + sender + other)
+        return {name: round(statistics.median(
+            made.run_ns(program, frame, priority) for _ in range(rounds)))
+            for name, program, frame, priority in (
+                ('of a coflow', 'from_vm', peer + vm + coflow, 0),
+                ('unmanaged, reached', 'from_vm', peer + vm + other, 0),
+                ('unmanaged, limited', 'from_vm', limited + vm + other, 0),
+                ('at the uplink, in a class', 'to_wire', peer + vm + coflow,
+                 bpf_maps.classid(test_programs.FLOW)),
+                ('received, a datagram', 'to_vm', vm + peer + other, 0),
+                ('received, TCP data', 'to_vm', vm + peer + data, 0))}
+    finally:
+        made.tables.remove()
+
+
 # -- where the tree stands ---------------------------------------------------
 
 @contextlib.contextmanager
@@ -528,14 +611,17 @@ def main() -> None:
     parser.add_argument('--json', action='store_true')
     arguments = parser.parse_args()
     found = overhead(arguments.rounds, arguments.slices)
+    programs = paths(arguments.pairs)
     packets = per_packet(arguments.rounds, arguments.pairs, arguments.packets)
     places = trees(arguments.rounds, arguments.pairs // 5,
                    10 * arguments.packets)
     if arguments.json:
-        print(json.dumps({**found, 'ns_per_packet': packets,
-                          'trees': places}))
+        print(json.dumps({**found, 'ns_per_path': programs,
+                          'ns_per_packet': packets, 'trees': places}))
         return
     print('\n'.join(_lines(found)))
+    for user, runs_ns in programs.items():
+        print(f'ns per run of a program, loaded by {user}:', runs_ns)
     for how, took_ns in packets.items():
         print(f'ns per packet, {how}:', took_ns)
     print('tree at or ahead of the uplink:', places)

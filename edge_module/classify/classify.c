@@ -40,6 +40,15 @@
 #define BFD_BYTES 80
 #define MOST_EXTENSIONS 6
 #define GOES_ON (-1)
+/*
+ * Keeps clang from adding a variable to a pointer later, which the kernel
+ * refuses from those who may not see its memory (CAP_PERFMON). For the same
+ * reason no pointer is looked at twice for whether it is null, and functions
+ * are small enough to need little of the stack (see struct packet).
+ */
+#define KEPT(value) asm volatile("" : "+r"(value))
+/* What an IPv4 address begins with as one of IPv6. */
+#define MAPPED 0xffff0000ull
 
 /*
  * Buckets of a device's cache: a port has those of neighbours and, behind
@@ -87,14 +96,19 @@ struct device {
 };
 
 struct address {
-	__u8 bytes[16];
+	__u64 words[2];
 };
 
+/* Of an entry, or of a datagram in fragments. */
 struct flow_key {
 	__u32 ifindex;
-	__be16 port;
-	__u8 protocol;
-	__u8 pad;
+	union {
+		struct {
+			__be16 port;
+			__u8 protocol;
+		};
+		__u32 word;	/* both of these; a datagram's number */
+	};
 	struct address source;
 	struct address target;
 };
@@ -108,15 +122,13 @@ struct flow {
 
 struct mac_key {
 	__u32 ifindex;
-	__u16 kind;
-	__u8 mac[ETH_ALEN];
-};
-
-struct fragment_key {
-	__u32 ifindex;
-	__u32 id;
-	struct address source;
-	struct address target;
+	union {
+		struct {
+			__u16 kind;
+			__u8 mac[ETH_ALEN];
+		};
+		__u32 kind_and_mac[2];
+	};
 };
 
 struct fragment {
@@ -135,7 +147,7 @@ struct neighbour {
 
 /* An IP address that a port sends to, without an entry. */
 struct peer {
-	__u64 address[2];
+	struct address address;
 	__u32 used_s;
 	__u32 pad;
 	__u64 pad2;
@@ -143,99 +155,84 @@ struct peer {
 	__u64 packets;
 };
 
+/*
+ * What the headers of a processor's packet say, and keys for look-ups. No
+ * other packet comes meanwhile. On the stack each of these words would cost a
+ * barrier: the kernel adds one to each first store there (Spectre, variant 4)
+ * for a user without CAP_PERFMON.
+ */
+struct packet {
+	struct flow_key key;
+	struct mac_key mac;
+	struct neighbour nobody;	/* always zeros */
+	__u64 to;		/* Ethernet addresses, by number_of() */
+	__u64 from;
+	__u32 bytes;		/* after the frame's header */
+	__u32 id;		/* of the datagram, where it is a fragment */
+	__u32 now;		/* in seconds */
+	__u32 place;		/* of a bucket */
+	__u32 entries;		/* as in struct settings */
+	__u32 l4_at;		/* after the frame's header */
+	__u32 l3_bytes;		/* by the header */
+	__be16 port;
+	__u8 words;		/* of TCP's header */
+	__u8 protocol;		/* 0: not known */
+	__u8 is_ip;
+	__u8 is_first;		/* of several fragments */
+	__u8 is_later;
+	__u8 is_without_data;
+	__u8 has_ports;		/* port and words are read */
+	struct {
+		__u8 next;
+		__u8 length;
+		__be16 offset;
+		__u32 id;
+	} extension;
+};
+
 union bucket {
 	struct neighbour neighbours[NEIGHBOURS];
 	struct peer peers[PEERS];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct settings);
-} settings SEC(".maps");
+#define MAP(name, kind, most, flags, key_type, value_type)	\
+	struct {						\
+		__uint(type, BPF_MAP_TYPE_##kind);		\
+		__uint(max_entries, most);			\
+		__uint(map_flags, flags);			\
+		__type(key, key_type);				\
+		__type(value, value_type);			\
+	} name SEC(".maps")
+#define SPARSE BPF_F_NO_PREALLOC
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 8192);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, __u32);
-	__type(value, struct device);
-} devices SEC(".maps");
+MAP(settings, ARRAY, 1, 0, __u32, struct settings);
+MAP(devices, HASH, 8192, SPARSE, __u32, struct device);
+MAP(flows, PERCPU_HASH, 1048576, SPARSE, struct flow_key, struct flow);
+MAP(macs, HASH, 131072, SPARSE, struct mac_key, __u32);
+MAP(reached, LRU_HASH, 65536, 0, struct mac_key, __u32);
+MAP(fragments, LRU_HASH, 65536, 0, struct flow_key, struct fragment);
+MAP(packets, PERCPU_ARRAY, 1, 0, __u32, struct packet);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
-	__uint(max_entries, 1048576);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct flow_key);
-	__type(value, struct flow);
-} flows SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 131072);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct mac_key);
-	__type(value, __u32);
-} macs SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 65536);
-	__type(key, struct mac_key);
-	__type(value, __u32);
-} reached SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 65536);
-	__type(key, struct fragment_key);
-	__type(value, struct fragment);
-} fragments SEC(".maps");
+static const __u32 zero;
 
 /* Caches of one size each, whose look-up needs no call. */
-struct port_cache {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, PEERS_AT + (1 << PEERS_BITS));
-	__uint(key_size, sizeof(__u32));
-	__uint(value_size, sizeof(union bucket));
-};
+#define CACHES(name, most, buckets)				\
+	struct name##_cache {					\
+		__uint(type, BPF_MAP_TYPE_ARRAY);		\
+		__uint(max_entries, buckets);			\
+		__uint(key_size, sizeof(__u32));		\
+		__uint(value_size, sizeof(union bucket));	\
+	};							\
+	struct {						\
+		__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);	\
+		__uint(max_entries, most);			\
+		__uint(map_flags, SPARSE);			\
+		__type(key, __u32);				\
+		__array(values, struct name##_cache);		\
+	} name SEC(".maps")
 
-struct exit_cache {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1 << EXIT_BITS);
-	__uint(key_size, sizeof(__u32));
-	__uint(value_size, sizeof(union bucket));
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
-	__uint(max_entries, 8192);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, __u32);
-	__array(values, struct port_cache);
-} of_ports SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
-	__uint(max_entries, 1024);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, __u32);
-	__array(values, struct exit_cache);
-} of_exits SEC(".maps");
-
-/* What a packet's headers say. */
-struct packet {
-	struct flow_key key;	/* without a port */
-	__u32 bytes;		/* after the frame's header */
-	__u32 id;		/* of the datagram, where it is a fragment */
-	__u16 l4_at;		/* after the frame's header */
-	__u16 l3_bytes;		/* by the header; 0: not known */
-	__u8 is_ip;
-	__u8 is_first;		/* of several fragments */
-	__u8 is_later;
-	__u8 is_without_data;
-};
+CACHES(of_ports, 8192, PEERS_AT + (1 << PEERS_BITS));
+CACHES(of_exits, 1024, 1 << EXIT_BITS);
 
 static __always_inline __u32 now_s(void)
 {
@@ -260,13 +257,6 @@ static __always_inline int may(__u64 *due_ns, __u32 per_s, __u32 burst)
 	return 1;
 }
 
-static __always_inline void map_ipv4(struct address *to, __be32 from)
-{
-	*(__u64 *)to->bytes = 0;
-	*(__u32 *)(to->bytes + 8) = bpf_htonl(0xffff);
-	*(__u32 *)(to->bytes + 12) = from;
-}
-
 static __always_inline int read_at(struct __sk_buff *skb, __u32 at, void *to,
 				   __u32 bytes)
 {
@@ -277,258 +267,291 @@ static __always_inline void read_ipv4(struct __sk_buff *skb,
 				      struct packet *packet)
 {
 	struct iphdr *ip = (void *)(long)skb->data + ETH_HLEN;
+	__u8 *l4 = (void *)(ip + 1);
 	__u16 offset;
 
-	if ((void *)(ip + 1) > (void *)(long)skb->data_end)
+	if ((void *)l4 > (void *)(long)skb->data_end)
 		return;
 	packet->is_ip = 1;
-	map_ipv4(&packet->key.source, ip->saddr);
-	map_ipv4(&packet->key.target, ip->daddr);
-	packet->key.protocol = ip->protocol;
+	packet->key.source.words[0] = packet->key.target.words[0] = 0;
+	packet->key.source.words[1] = MAPPED | (__u64)ip->saddr << 32;
+	packet->key.target.words[1] = MAPPED | (__u64)ip->daddr << 32;
+	packet->protocol = ip->protocol;
 	packet->l4_at = ip->ihl * 4;
 	packet->l3_bytes = bpf_ntohs(ip->tot_len);
 	packet->id = ip->id;
 	offset = bpf_ntohs(ip->frag_off);
 	packet->is_later = (offset & 0x1fff) != 0;
 	packet->is_first = (offset & 0x3fff) == 0x2000;
+	if (ip->ihl != 5 || (void *)(l4 + 13) > (void *)(long)skb->data_end)
+		return;
+	packet->has_ports = 1;
+	packet->port = *(__be16 *)(l4 + 2);
+	packet->words = l4[12];
 }
 
 static __always_inline void read_ipv6(struct __sk_buff *skb,
 				      struct packet *packet)
 {
-	struct {
-		__u8 next;
-		__u8 length;
-		__be16 offset;
-		__u32 id;
-	} more;
-	struct ipv6hdr ip;
-	__u32 at = sizeof(ip);
+	struct ipv6hdr *ip = (void *)(long)skb->data + ETH_HLEN;
+	__u32 at = sizeof(*ip);
+	__u8 kind;
 
-	if (read_at(skb, 0, &ip, sizeof(ip)))
+	if ((void *)(ip + 1) > (void *)(long)skb->data_end)
 		return;
 	packet->is_ip = 1;
-	__builtin_memcpy(&packet->key.source, &ip.saddr, 16);
-	__builtin_memcpy(&packet->key.target, &ip.daddr, 16);
-	packet->l3_bytes = bpf_ntohs(ip.payload_len) + sizeof(ip);
-	packet->key.protocol = ip.nexthdr;
+	__builtin_memcpy(&packet->key.source, &ip->saddr, 32);
+	packet->l3_bytes = bpf_ntohs(ip->payload_len) + sizeof(*ip);
+	kind = ip->nexthdr;
+#pragma unroll
 	for (int place = 0; place < MOST_EXTENSIONS; place++) {
-		__u8 kind = packet->key.protocol;
-
 		if (kind != IPPROTO_HOPOPTS && kind != IPPROTO_ROUTING
 		    && kind != IPPROTO_DSTOPTS && kind != IPPROTO_FRAGMENT)
 			break;
-		if (read_at(skb, at, &more, sizeof(more)))
+		if (read_at(skb, at, &packet->extension, 8))
 			break;
-		packet->key.protocol = more.next;
-		if (kind != IPPROTO_FRAGMENT) {
-			at += 8 * (more.length + 1);
-			continue;
-		}
 		at += 8;
-		packet->id = more.id;
-		packet->is_later = (more.offset & bpf_htons(0xfff8)) != 0;
-		packet->is_first = (more.offset & bpf_htons(0xfff9))
-				   == bpf_htons(1);
+		if (kind == IPPROTO_FRAGMENT) {
+			__u16 offset = bpf_ntohs(packet->extension.offset);
+
+			packet->id = packet->extension.id;
+			packet->is_later = (offset & 0xfff8) != 0;
+			packet->is_first = (offset & 0xfff9) == 1;
+		} else {
+			at += 8 * packet->extension.length;
+		}
+		kind = packet->extension.next;
 		if (packet->is_later)
 			break;
 	}
+	packet->protocol = kind;
 	packet->l4_at = at;
 }
 
-/* Read the headers; a packet with less in it has zeros. */
+/* Have the port of TCP or UDP; 0 where there is one. */
+static __always_inline int read_port(struct __sk_buff *skb,
+				     struct packet *packet)
+{
+	return !packet->has_ports
+	       && read_at(skb, packet->l4_at + 2, &packet->port, 2);
+}
+
+/* Read the headers; a packet with less in it has no protocol. */
 static __always_inline void read(struct __sk_buff *skb, struct packet *packet)
 {
-	__u8 words;
-
-	packet->key.ifindex = skb->ifindex;
+	packet->key.word = packet->protocol = packet->is_ip = 0;
+	packet->is_first = packet->is_later = packet->is_without_data = 0;
+	packet->has_ports = 0;
 	packet->bytes = skb->len - ETH_HLEN;
 	if (skb->protocol == bpf_htons(ETH_P_IP))
 		read_ipv4(skb, packet);
 	else if (skb->protocol == bpf_htons(ETH_P_IPV6))
 		read_ipv6(skb, packet);
 	/* Who writes a short length into a long packet gains nothing. */
-	if (packet->key.protocol == IPPROTO_TCP && !packet->is_later
+	if (packet->protocol == IPPROTO_TCP && !packet->is_later
 	    && packet->bytes <= CONTROL_BYTES
-	    && !read_at(skb, packet->l4_at + 12, &words, 1))
-		packet->is_without_data =
-			packet->l3_bytes == packet->l4_at + (words >> 4) * 4;
+	    && (packet->has_ports
+		|| !read_at(skb, packet->l4_at + 12, &packet->words, 1)))
+		packet->is_without_data = packet->l3_bytes
+			== packet->l4_at + (packet->words >> 4) * 4;
 }
 
-/* Have the headers up to IPv4's where they can be read in place. */
-static __always_inline void pull(struct __sk_buff *skb)
-{
-	__u32 bytes = ETH_HLEN + sizeof(struct iphdr);
-
-	if ((void *)(long)skb->data + bytes > (void *)(long)skb->data_end)
-		bpf_skb_pull_data(skb, skb->len < bytes ? skb->len : bytes);
-}
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+	       "addresses are put together from words");
 
 /* An address as a number that is not 0. */
 static __always_inline __u64 number_of(const __u8 *mac)
 {
-	__u64 number = 0;
-
-	__builtin_memcpy(&number, mac, ETH_ALEN);
-	return number | 1ull << 63;
+	return *(__u32 *)mac | (__u64)*(__u16 *)(mac + 4) << 32 | 1ull << 63;
 }
 
-static __always_inline int is_unicast(const __u8 *mac)
+static __always_inline int is_unicast(__u64 mac)
 {
-	return !(mac[0] & 1);
+	return !(mac & 1);
 }
 
-static __always_inline union bucket *bucket_of(void *cache, __u32 at,
+/* Have the headers where they can be read in place. */
+static __always_inline void pull(struct __sk_buff *skb, __u32 bytes)
+{
+	if ((void *)(long)skb->data + bytes > (void *)(long)skb->data_end)
+		bpf_skb_pull_data(skb, skb->len < bytes ? skb->len : bytes);
+}
+
+/* Begin with a packet; its device, 0 where that is not known. */
+static __always_inline struct device *begin(struct __sk_buff *skb,
+					    struct packet **found)
+{
+	struct packet *packet = bpf_map_lookup_elem(&packets, &zero);
+	struct ethhdr *frame;
+
+	pull(skb, ETH_HLEN + sizeof(struct iphdr));
+	if (skb->protocol == bpf_htons(ETH_P_IPV6))
+		pull(skb, ETH_HLEN + sizeof(struct ipv6hdr));
+	frame = (void *)(long)skb->data;
+	if (!packet || (void *)(frame + 1) > (void *)(long)skb->data_end)
+		return 0;
+	*found = packet;
+	packet->key.ifindex = skb->ifindex;
+	packet->to = number_of(frame->h_dest);
+	packet->from = number_of(frame->h_source);
+	return bpf_map_lookup_elem(&devices, &packet->key.ifindex);
+}
+
+static __always_inline union bucket *bucket_of(void *cache,
+					       struct device *device,
+					       struct packet *packet, __u32 at,
 					       __u32 bits, __u64 one,
 					       __u64 other)
 {
-	__u64 mixed = one * 0x9e3779b97f4a7c15ull;
-	__u32 place;
+	__u64 mixed = (one ^ device->seed) * 0x9e3779b97f4a7c15ull;
 
 	mixed = (mixed ^ mixed >> 32 ^ other) * 0xc2b2ae3d27d4eb4full;
-	place = at + (mixed >> (64 - bits));
-	return cache ? bpf_map_lookup_elem(cache, &place) : 0;
+	packet->place = at + (mixed >> (64 - bits));
+	return bpf_map_lookup_elem(cache, &packet->place);
 }
 
-/*
- * Keeps clang from adding a product to a pointer later, which the kernel
- * refuses from those who may not see its memory (CAP_PERFMON).
- */
-#define KEPT(pointer) asm volatile("" : "+r"(pointer))
-
-/* Find a neighbour; add it if there is room. */
+/* Find a neighbour; where there is none, nobody, whose address is 0. */
 static __always_inline struct neighbour *
-find_neighbour(void *cache, struct device *device, __u32 bits, __u64 mac,
-	       __u32 now, int do_add)
+find_neighbour(union bucket *bucket, struct packet *packet, __u64 mac)
 {
-	union bucket *bucket = bucket_of(cache, 0, bits, mac ^ device->seed, 0);
-	struct neighbour *one, *oldest;
+	struct neighbour *one;
 
-	if (!bucket)
-		return 0;
-	oldest = bucket->neighbours;
 #pragma unroll
 	for (int place = 0; place < NEIGHBOURS; place++) {
 		one = &bucket->neighbours[place];
 		KEPT(one);
 		if (one->mac == mac) {
-			if (one->used_s != now)
-				one->used_s = now;
+			if (one->used_s != packet->now)
+				one->used_s = packet->now;
 			return one;
 		}
+	}
+	return &packet->nobody;
+}
+
+/* Add a neighbour if there is room. */
+static __always_inline struct neighbour *
+add_neighbour(union bucket *bucket, struct device *device,
+	      struct packet *packet, __u32 bits, __u64 mac)
+{
+	struct neighbour *one, *oldest = bucket->neighbours;
+
+#pragma unroll
+	for (int place = 1; place < NEIGHBOURS; place++) {
+		one = &bucket->neighbours[place];
+		KEPT(one);
 		if (one->used_s < oldest->used_s)
 			oldest = one;
 	}
-	if (!do_add || is_recent(oldest->used_s, now, HELD_S)
+	if (is_recent(oldest->used_s, packet->now, HELD_S)
 	    || !(bits == PORT_BITS
 		 ? may(&device->meeting_ns, PORT_MEETS_PER_S,
 		       PORT_MEETS_AT_ONCE)
 		 : may(&device->meeting_ns, EXIT_MEETS_PER_S,
 		       EXIT_MEETS_AT_ONCE)))
-		return 0;
+		return &packet->nobody;
 	oldest->mac = mac;
-	oldest->used_s = now;
+	oldest->used_s = packet->now;
 	oldest->near_s = oldest->owed_s = oldest->reached_s = 0;
 	return oldest;
 }
 
-/* Note that an address was sent something, if new ones are not too many. */
-static __always_inline int reach(struct device *device, __u32 ifindex,
-				 struct neighbour *target, const __u8 *mac,
-				 __u32 now, __u32 per_s, __u32 burst)
+static __always_inline struct mac_key *
+key_of_mac(struct packet *packet, __u32 ifindex, enum mac_kind kind, __u64 mac)
 {
-	struct mac_key key = {ifindex};
+	packet->mac.ifindex = ifindex;
+	packet->mac.kind_and_mac[0] = kind | (__u32)mac << 16;
+	packet->mac.kind_and_mac[1] = mac >> 16;
+	return &packet->mac;
+}
 
-	if (!is_unicast(mac) || !may(&device->reaching_ns, per_s, burst))
+/* Note that the target was sent something, if new ones are not too many. */
+static __always_inline int reach(struct device *device, struct packet *packet,
+				 struct neighbour *target, __u32 per_s,
+				 __u32 burst)
+{
+	if (!is_unicast(packet->to) || !may(&device->reaching_ns, per_s, burst))
 		return 0;
-	target->reached_s = now;
-	__builtin_memcpy(key.mac, mac, ETH_ALEN);
-	bpf_map_update_elem(&reached, &key, &now, BPF_ANY);
+	target->reached_s = packet->now;
+	bpf_map_update_elem(&reached, key_of_mac(
+		packet, packet->key.ifindex, TO, packet->to), &packet->now,
+		BPF_ANY);
 	return 1;
 }
 
-static __always_inline __u32 class_of_mac(__u32 ifindex, enum mac_kind kind,
-					  const __u8 *mac)
-{
-	struct mac_key key = {ifindex, kind};
-	__u32 *classid;
-
-	__builtin_memcpy(key.mac, mac, ETH_ALEN);
-	classid = bpf_map_lookup_elem(&macs, &key);
-	return classid ? *classid : 0;
-}
-
 /* A limited destination's class: the one of all devices, with a seat in it. */
-static __always_inline __u32 limit_of(struct device *device, const __u8 *mac)
+static __always_inline __u32 limit_of(struct device *device,
+				      struct packet *packet)
 {
-	__u32 classid = class_of_mac(0, TO, mac);
+	__u32 *classid = bpf_map_lookup_elem(&macs, key_of_mac(
+		packet, 0, TO, packet->to));
 
-	return classid && device->others
-	       ? classid | (device->others & SEATS) : 0;
+	return classid && *classid && device->others
+	       ? *classid | (device->others & SEATS) : 0;
 }
 
-/* Find the entry of a packet: with its port first, then without. */
-static __always_inline struct flow *find_flow(struct __sk_buff *skb,
-					      struct packet *packet,
-					      struct device *device,
-					      __u32 entries, __u32 *follows)
+/* Whether limits by destination hold. */
+static __always_inline int follows(void)
 {
-	__u8 protocol = packet->key.protocol;
-	struct fragment_key whole = {};
+	struct settings *setting = bpf_map_lookup_elem(&settings, &zero);
+
+	return setting && setting->follows;
+}
+
+/* Find the class of a packet's entry, with its port first, and count it. */
+static __noinline __u32 find_class(struct __sk_buff *skb,
+				   struct packet *packet,
+				   struct device *device)
+{
+	struct flow_key *key = &packet->key;
 	struct fragment *fragment;
 	struct flow *flow = 0;
 
-	if (packet->is_first || packet->is_later) {
-		whole.ifindex = packet->key.ifindex;
-		whole.id = packet->id;
-		whole.source = packet->key.source;
-		whole.target = packet->key.target;
-	}
-	if (entries & HAS_PORTS && packet->is_later) {
+	if (packet->entries & HAS_PORTS && packet->is_later) {
 		/* It carries no port: it follows the first one. */
-		fragment = bpf_map_lookup_elem(&fragments, &whole);
+		key->word = packet->id;
+		fragment = bpf_map_lookup_elem(&fragments, key);
 		if (fragment && is_recent(fragment->at_s, now_s(),
-					  FRAGMENTED_S + 1)) {
-			*follows = fragment->classid;
-			return 0;
-		}
-	} else if (entries & HAS_PORTS && (protocol == IPPROTO_TCP
-					   || protocol == IPPROTO_UDP)) {
-		if (!read_at(skb, packet->l4_at + 2, &packet->key.port, 2))
-			flow = bpf_map_lookup_elem(&flows, &packet->key);
+					  FRAGMENTED_S + 1))
+			return fragment->classid;
+	} else if (packet->entries & HAS_PORTS
+		   && (packet->protocol == IPPROTO_TCP
+		       || packet->protocol == IPPROTO_UDP)
+		   && !read_port(skb, packet)) {
+		key->port = packet->port;
+		key->protocol = packet->protocol;
+		flow = bpf_map_lookup_elem(&flows, key);
 		if (flow && packet->is_first
 		    && may(&device->spare_ns, 1024, 1024)) {
 			struct fragment made = {flow->classid, now_s()};
 
-			bpf_map_update_elem(&fragments, &whole, &made,
-					    BPF_ANY);
+			key->word = packet->id;
+			bpf_map_update_elem(&fragments, key, &made, BPF_ANY);
 		}
 	}
-	if (!flow && entries & HAS_PAIRS) {
-		packet->key.port = 0;
-		packet->key.protocol = 0;
-		flow = bpf_map_lookup_elem(&flows, &packet->key);
-		packet->key.protocol = protocol;
+	if (!flow && packet->entries & HAS_PAIRS) {
+		key->word = 0;
+		flow = bpf_map_lookup_elem(&flows, key);
 	}
-	return flow;
+	if (!flow)
+		return 0;
+	flow->bytes += packet->bytes;
+	flow->packets++;
+	return flow->classid;
 }
 
 /* Put a packet of an entry into its class; 0 for one that is unmanaged. */
 static __always_inline int classify(struct __sk_buff *skb,
 				    struct packet *packet,
-				    struct device *device, __u32 entries)
+				    struct device *device)
 {
-	__u32 classid = 0;
-	struct flow *flow;
+	struct settings *setting = bpf_map_lookup_elem(&settings, &zero);
+	__u32 classid;
 
-	if (!packet->is_ip || !entries)
+	if (!packet->is_ip || !setting || !setting->entries)
 		return 0;
-	flow = find_flow(skb, packet, device, entries, &classid);
-	if (flow) {
-		classid = flow->classid;
-		flow->bytes += packet->bytes;
-		flow->packets++;
-	}
+	packet->entries = setting->entries;
+	classid = find_class(skb, packet, device);
 	/* An entry of the port's own class only counts. */
 	if (!classid || classid == device->own)
 		return 0;
@@ -538,116 +561,132 @@ static __always_inline int classify(struct __sk_buff *skb,
 }
 
 /* Count a packet of no entry by its target, if there is room for that. */
-static __always_inline void count_peer(void *cache, struct device *device,
-				       struct packet *packet, __u32 now)
+static __noinline int count_peer(void *cache, struct device *device,
+				 struct packet *packet)
 {
-	const __u64 *address = (const __u64 *)packet->key.target.bytes;
+	__u64 first = packet->key.target.words[0];
+	__u64 second = packet->key.target.words[1];
 	struct peer *one, *oldest, *found = 0;
+	__u32 now = packet->now;
 	union bucket *bucket;
 
 	if (!packet->is_ip)
-		return;
-	bucket = bucket_of(cache, PEERS_AT, PEERS_BITS,
-			   address[0] ^ device->seed, address[1]);
+		return 0;
+	bucket = bucket_of(cache, device, packet, PEERS_AT, PEERS_BITS, first,
+			   second);
 	if (!bucket)
-		return;
-	oldest = bucket->peers;
+		return 0;
 #pragma unroll
 	for (int place = 0; place < PEERS; place++) {
 		one = &bucket->peers[place];
 		KEPT(one);
-		if (one->address[1] == address[1]
-		    && one->address[0] == address[0]) {
+		if (one->address.words[1] == second
+		    && one->address.words[0] == first) {
 			found = one;
 			break;
 		}
-		if (one->used_s < oldest->used_s)
-			oldest = one;
 	}
 	if (!found) {
+		oldest = bucket->peers;
+#pragma unroll
+		for (int place = 1; place < PEERS; place++) {
+			one = &bucket->peers[place];
+			KEPT(one);
+			if (one->used_s < oldest->used_s)
+				oldest = one;
+		}
 		if (is_recent(oldest->used_s, now, HELD_S))
-			return;
+			return 0;
 		found = oldest;
-		found->address[0] = address[0];
-		found->address[1] = address[1];
+		found->address = packet->key.target;
 		found->bytes = found->packets = 0;
 	}
 	if (found->used_s != now)
 		found->used_s = now;
 	__sync_fetch_and_add(&found->bytes, packet->bytes);
 	__sync_fetch_and_add(&found->packets, 1);
+	return 0;
+}
+
+/* Put a packet of no entry into the class of its destination. */
+static __noinline int put_unmanaged(struct __sk_buff *skb,
+				    struct packet *packet,
+				    struct device *device)
+{
+	void *cache = bpf_map_lookup_elem(&of_ports, &packet->key.ifindex);
+	struct neighbour *target;
+	union bucket *bucket;
+	__u32 limit;
+
+	if (!cache) {
+		skb->priority = device->others;
+		return 0;
+	}
+	packet->now = now_s();
+	count_peer(cache, device, packet);
+	bucket = bucket_of(cache, device, packet, 0, PORT_BITS, packet->to, 0);
+	if (!bucket)
+		return 0;
+	target = find_neighbour(bucket, packet, packet->to);
+	if (packet->is_without_data && device->control) {
+		skb->priority = device->control;
+		/* It acknowledges what came. */
+		if (is_recent(target->owed_s, packet->now, OWED_S + 1))
+			return 0;
+	}
+	if (!follows())
+		return 0;
+	/* Control packets to a limited host share its limit. */
+	limit = limit_of(device, packet);
+	if (limit)
+		skb->priority = limit;
+	else if (is_recent(target->reached_s, packet->now, REACHED_S))
+		return 0;
+	/*
+	 * Switches may flood packets to everybody, or to an address that sent
+	 * the VM nothing, and the controller cannot know whom they reach.
+	 */
+	if ((!is_recent(target->near_s, packet->now, NEAR_S)
+	     || (!limit && !reach(device, packet, target, 96, 128)))
+	    && device->others)
+		skb->priority = device->others;
+	return 0;
 }
 
 /* At the ingress of a VM's port. */
 SEC("tc")
 int from_vm(struct __sk_buff *skb)
 {
-	__u32 ifindex = skb->ifindex, zero = 0, limit = 0, now;
-	struct packet packet = {};
-	struct settings *setting;
-	struct device *device;
-	struct neighbour *target;
-	__u8 mac[ETH_ALEN];
-	struct ethhdr *frame;
-	void *cache;
+	struct packet *packet;
+	struct device *device = begin(skb, &packet);
 
-	device = bpf_map_lookup_elem(&devices, &ifindex);
-	setting = bpf_map_lookup_elem(&settings, &zero);
-	if (!device || !setting)
+	if (!device)
 		return GOES_ON;
-	pull(skb);
-	frame = (void *)(long)skb->data;
-	if ((void *)(frame + 1) > (void *)(long)skb->data_end)
-		return GOES_ON;
-	__builtin_memcpy(mac, frame->h_dest, ETH_ALEN);
 	/* A packet must not keep a priority that it brought. */
 	skb->priority = device->own;
-	read(skb, &packet);
-	if (classify(skb, &packet, device, setting->entries))
-		return GOES_ON;
-	now = now_s();
-	cache = bpf_map_lookup_elem(&of_ports, &ifindex);
-	count_peer(cache, device, &packet, now);
-	target = find_neighbour(cache, device, PORT_BITS, number_of(mac), now,
-				0);
-	if (packet.is_without_data && device->control) {
-		skb->priority = device->control;
-		/* It acknowledges what came. */
-		if (target && is_recent(target->owed_s, now, OWED_S + 1))
-			return GOES_ON;
-	}
-	if (!setting->follows)
-		return GOES_ON;
-	/* Control packets to a limited host share its limit. */
-	limit = limit_of(device, mac);
-	if (limit)
-		skb->priority = limit;
-	else if (target && is_recent(target->reached_s, now, REACHED_S))
-		return GOES_ON;
-	/*
-	 * Switches may flood packets to everybody, or to an address that sent
-	 * the VM nothing, and the controller cannot know whom they reach.
-	 */
-	if (!target || !is_recent(target->near_s, now, NEAR_S)) {
-		if (device->others)
-			skb->priority = device->others;
-	} else if (!limit && !reach(device, ifindex, target, mac, now, 96, 128)
-		   && device->others) {
-		skb->priority = device->others;
-	}
+	read(skb, packet);
+	if (!classify(skb, packet, device))
+		put_unmanaged(skb, packet, device);
 	return GOES_ON;
 }
 
-static __always_inline struct neighbour *learn(void *cache,
-					       struct device *device,
-					       __u32 bits, const __u8 *mac,
-					       __u32 now)
+/* Note who sent something; nobody where there is no room. */
+static __always_inline struct neighbour *
+learn(void *cache, struct device *device, struct packet *packet, __u32 bits)
 {
-	struct neighbour *source = find_neighbour(cache, device, bits,
-						  number_of(mac), now, 1);
+	struct neighbour *source;
+	union bucket *bucket;
 
-	if (source && source->near_s != now)
-		source->near_s = now;
+	packet->now = now_s();
+	bucket = bucket_of(cache, device, packet, 0, bits, packet->from, 0);
+	if (!bucket)
+		return &packet->nobody;
+	source = find_neighbour(bucket, packet, packet->from);
+	if (!source->mac)
+		source = add_neighbour(bucket, device, packet, bits,
+				       packet->from);
+	if (source->mac && source->near_s != packet->now)
+		source->near_s = packet->now;
 	return source;
 }
 
@@ -655,11 +694,12 @@ static __always_inline struct neighbour *learn(void *cache,
 SEC("tc")
 int to_vm(struct __sk_buff *skb)
 {
-	__u32 ifindex = skb->ifindex, bytes = skb->len - ETH_HLEN;
-	__u8 mac[ETH_ALEN], protocol = 0;
-	struct device *device;
 	struct neighbour *source;
-	__u32 now = now_s();
+	struct device *device;
+	struct packet *packet;
+	__u32 ipv4, ipv6;
+	void *cache;
+	__u8 *l3;
 
 	/*
 	 * Packets of VMs of this host are in a class. Answers to them leave by
@@ -667,45 +707,85 @@ int to_vm(struct __sk_buff *skb)
 	 */
 	if ((skb->priority & 0xffff0000) == ROOT_MAJOR)
 		return GOES_ON;
-	device = bpf_map_lookup_elem(&devices, &ifindex);
-	if (!device || bpf_skb_load_bytes(skb, ETH_ALEN, mac, sizeof(mac)))
+	device = begin(skb, &packet);
+	if (!device)
 		return GOES_ON;
-	source = learn(bpf_map_lookup_elem(&of_ports, &ifindex), device, PORT_BITS,
-		       mac, now);
-	if (bytes <= CONTROL_BYTES)
+	cache = bpf_map_lookup_elem(&of_ports, &packet->key.ifindex);
+	if (!cache)
 		return GOES_ON;
-	if (skb->protocol == bpf_htons(ETH_P_IP))
-		read_at(skb, 9, &protocol, 1);
-	else if (skb->protocol == bpf_htons(ETH_P_IPV6))
-		read_at(skb, 6, &protocol, 1);
-	if (protocol != IPPROTO_TCP)
+	source = learn(cache, device, packet, PORT_BITS);
+	packet->bytes = skb->len - ETH_HLEN;
+	l3 = (void *)(long)skb->data + ETH_HLEN;
+	if (packet->bytes <= CONTROL_BYTES
+	    || (void *)(l3 + 10) > (void *)(long)skb->data_end)
 		return GOES_ON;
-	if (source && source->owed_s != now)
-		source->owed_s = now;
-	__sync_fetch_and_add(&device->received_bytes, bytes);
+	ipv4 = l3[9];
+	KEPT(ipv4);
+	ipv6 = l3[6];
+	KEPT(ipv6);
+	if (!(skb->protocol == bpf_htons(ETH_P_IP) && ipv4 == IPPROTO_TCP)
+	    && !(skb->protocol == bpf_htons(ETH_P_IPV6)
+		 && ipv6 == IPPROTO_TCP))
+		return GOES_ON;
+	if (source->mac && source->owed_s != packet->now)
+		source->owed_s = packet->now;
+	__sync_fetch_and_add(&device->received_bytes, packet->bytes);
 	__sync_fetch_and_add(&device->received_packets, 1);
 	return GOES_ON;
 }
 
 /* Open vSwitch watches its tunnels by short packets inside of them. */
-static __always_inline int is_bfd(struct __sk_buff *skb)
+static __always_inline int is_bfd(struct __sk_buff *skb, struct packet *packet)
 {
-	struct packet packet = {};
-	__be16 port = 0;
-
 	if (skb->len > BFD_BYTES + ETH_HLEN)
 		return 0;
-	pull(skb);
-	read(skb, &packet);
-	return packet.key.protocol == IPPROTO_UDP && !packet.is_later
-	       && !read_at(skb, packet.l4_at + 2, &port, 2)
-	       && port == bpf_htons(BFD_PORT);
+	read(skb, packet);
+	return packet->protocol == IPPROTO_UDP && !packet->is_later
+	       && !read_port(skb, packet)
+	       && packet->port == bpf_htons(BFD_PORT);
 }
 
 /* Neutron tells its distributed routers whom they send to. */
-static __always_inline int is_router(const __u8 *mac)
+static __always_inline int is_router(__u64 mac)
 {
-	return mac[0] == 0xfa && mac[1] == 0x16 && mac[2] == 0x3f;
+	return (mac & 0xffffff) == 0x3f16fa;
+}
+
+/* Put a packet of an unknown port into the class of its destination. */
+static __noinline int put_unknown(struct __sk_buff *skb, struct packet *packet,
+				  struct device *device)
+{
+	void *cache = bpf_map_lookup_elem(&of_exits, &packet->key.ifindex);
+	__u32 is_routed, is_known, limit;
+	struct neighbour *target;
+	union bucket *bucket;
+
+	if (!cache) {
+		skb->priority = device->others;
+		return 0;
+	}
+	packet->now = now_s();
+	bucket = bucket_of(cache, device, packet, 0, EXIT_BITS, packet->to, 0);
+	if (!bucket)
+		return 0;
+	is_routed = is_unicast(packet->to)
+		    && (!device->learns || is_router(packet->from));
+	target = find_neighbour(bucket, packet, packet->to);
+	if (!target->mac && is_routed && follows())
+		target = add_neighbour(bucket, device, packet, EXIT_BITS,
+				       packet->to);
+	is_known = is_routed || is_recent(target->near_s, packet->now, NEAR_S);
+	if (is_known && !follows())
+		return 0;
+	limit = is_known ? limit_of(device, packet) : 0;
+	if (limit)
+		skb->priority = limit;
+	else if (!(is_known && target->mac
+		   && (is_recent(target->reached_s, packet->now, REACHED_S)
+		       || reach(device, packet, target, 1024, 1024)))
+		 && device->others)
+		skb->priority = device->others;
+	return 0;
 }
 
 /*
@@ -715,52 +795,26 @@ static __always_inline int is_router(const __u8 *mac)
 SEC("tc")
 int to_wire(struct __sk_buff *skb)
 {
-	__u32 ifindex = skb->ifindex, zero = 0, now = now_s(), classid;
-	struct settings *setting;
 	struct device *device;
-	struct ethhdr frame;
-	struct neighbour *target;
-	int is_routed, may_add;
+	struct packet *packet;
+	__u32 *home;
 
 	/* In a class already, also in one of another program. */
 	if (skb->priority & 0xffff0000)
 		return GOES_ON;
-	device = bpf_map_lookup_elem(&devices, &ifindex);
-	setting = bpf_map_lookup_elem(&settings, &zero);
-	if (!device || !setting
-	    || bpf_skb_load_bytes(skb, 0, &frame, sizeof(frame)))
+	device = begin(skb, &packet);
+	if (!device)
 		return GOES_ON;
-	classid = class_of_mac(ifindex, HOME, frame.h_source);
-	if (classid) {
-		skb->priority = classid;
+	home = bpf_map_lookup_elem(&macs, key_of_mac(
+		packet, packet->key.ifindex, HOME, packet->from));
+	if (home && *home) {
+		skb->priority = *home;
 		return GOES_ON;
 	}
-	if (is_bfd(skb) && may(&device->spare_ns, 2000, 5))
+	if (is_bfd(skb, packet) && may(&device->spare_ns, 2000, 5))
 		return GOES_ON;
 	skb->priority = UNKNOWN;
-	is_routed = is_unicast(frame.h_dest)
-		    && (!device->learns || is_router(frame.h_source));
-	target = find_neighbour(bpf_map_lookup_elem(&of_exits, &ifindex),
-				device, EXIT_BITS, number_of(frame.h_dest),
-				now, is_routed && setting->follows);
-	if (!is_routed && (!target
-			   || !is_recent(target->near_s, now, NEAR_S))) {
-		if (device->others)
-			skb->priority = device->others;
-		return GOES_ON;
-	}
-	if (!setting->follows)
-		return GOES_ON;
-	classid = limit_of(device, frame.h_dest);
-	may_add = 0;
-	if (classid)
-		skb->priority = classid;
-	else if (target)
-		may_add = is_recent(target->reached_s, now, REACHED_S)
-			  || reach(device, ifindex, target, frame.h_dest, now,
-				   1024, 1024);
-	if (!classid && !may_add && device->others)
-		skb->priority = device->others;
+	put_unknown(skb, packet, device);
 	return GOES_ON;
 }
 
@@ -768,14 +822,15 @@ int to_wire(struct __sk_buff *skb)
 SEC("tc")
 int from_wire(struct __sk_buff *skb)
 {
-	__u32 ifindex = skb->ifindex;
-	struct device *device;
-	__u8 mac[ETH_ALEN];
+	struct packet *packet;
+	struct device *device = begin(skb, &packet);
+	void *cache;
 
-	device = bpf_map_lookup_elem(&devices, &ifindex);
-	if (device && !bpf_skb_load_bytes(skb, ETH_ALEN, mac, sizeof(mac)))
-		learn(bpf_map_lookup_elem(&of_exits, &ifindex), device,
-		      EXIT_BITS, mac, now_s());
+	if (!device)
+		return GOES_ON;
+	cache = bpf_map_lookup_elem(&of_exits, &packet->key.ifindex);
+	if (cache)
+		learn(cache, device, packet, EXIT_BITS);
 	return GOES_ON;
 }
 
@@ -786,17 +841,12 @@ int from_wire(struct __sk_buff *skb)
 SEC("tc")
 int by_address(struct __sk_buff *skb)
 {
-	__u32 ifindex = skb->ifindex, zero = 0;
-	struct packet packet = {};
-	struct settings *setting;
-	struct device *device;
+	struct packet *packet;
+	struct device *device = begin(skb, &packet);
 
-	device = bpf_map_lookup_elem(&devices, &ifindex);
-	setting = bpf_map_lookup_elem(&settings, &zero);
-	if (device && setting) {
-		pull(skb);
-		read(skb, &packet);
-		classify(skb, &packet, device, setting->entries);
+	if (device) {
+		read(skb, packet);
+		classify(skb, packet, device);
 	}
 	return GOES_ON;
 }
