@@ -42,6 +42,9 @@ class Site:
             self.edge = self._agent(directory / 'one', 'h1')
             beds.run('ip', 'tuntap', 'add', 'mode', 'tap', _FAST_DEV,
                      netns=self.bed.ns('h2'))
+            # One that is down has no speed.
+            beds.run('ip', 'link', 'set', _FAST_DEV, 'up',
+                     netns=self.bed.ns('h2'))
             self._set_speed(1000)
             self._agent(directory / 'two', 'h2', link_bps=0, link_margin=0,
                         uplink_dev=_FAST_DEV)
