@@ -19,8 +19,6 @@ from virtco.solver.bounds import lowerbounds
 from virtco.solver.bounds import sets_kernel
 from virtco.solver.model import instance as instances
 
-#: Columns that a pool has room for at first; the room doubles.
-ROOM = 64
 #: Leniency of the kernel towards sets, relative to each row's right side.
 LENIENCY = 1e-9
 #: The same, when columns are chosen.
@@ -59,6 +57,8 @@ class Pool:
 
     :ivar classes: classes of hosts, C of them.
     :ivar ports: out and in of every class, shape (C, 2).
+    :ivar members: movable nodes of every column, shape (K, n).
+    :ivar of_class: class of every column, shape (K,).
     """
 
     def __init__(self, inst: instances.Instance,
@@ -73,10 +73,9 @@ class Pool:
                                for k in self.classes])
         self._movable = inst.fixed < 0
         self._dense = inst.sent
-        self._members = np.zeros((ROOM, inst.n_nodes), dtype=bool)
-        self._of_class = np.zeros(ROOM, dtype=np.int64)
-        self._cut_bytes = np.zeros((ROOM, 2))
-        self._size = 0
+        self.members = np.zeros((0, inst.n_nodes), dtype=bool)
+        self.of_class = np.zeros(0, dtype=np.int64)
+        self._cut_bytes = np.zeros((0, 2))
         #: Set -> the classes it was added to.
         self._known: dict[bytes, np.ndarray] = {}
         self._terminals = np.flatnonzero([k.is_terminal
@@ -91,20 +90,9 @@ class Pool:
         self._work.arrays['least_out'][:] = out
         self._work.arrays['least_in'][:] = into
 
-    @property
-    def members(self) -> np.ndarray:
-        """Movable nodes of every column, shape (K, n)."""
-        return self._members[:self._size]
-
-    @property
-    def of_class(self) -> np.ndarray:
-        """Class of every column, shape (K,)."""
-        return self._of_class[:self._size]
-
     def shares(self, limits: np.ndarray) -> np.ndarray:
         """Divide the bytes of every column by its limits, shape (K, 2)."""
-        result: np.ndarray = (self._cut_bytes[:self._size]
-                              * limits[self.of_class])
+        result: np.ndarray = self._cut_bytes * limits[self.of_class]
         return result
 
     def add(self, members: np.ndarray, limits: np.ndarray,
@@ -126,8 +114,12 @@ class Pool:
         known = self._known.setdefault(members.tobytes(),
                                        np.zeros(len(holds), dtype=bool))
         new = np.flatnonzero(holds & ~known)
-        known[new] = True
-        self._append(members, new, cut_bytes[new])
+        if len(new):
+            known[new] = True
+            self.members = np.vstack([
+                self.members, np.tile(members, (len(new), 1))])
+            self.of_class = np.append(self.of_class, new)
+            self._cut_bytes = np.vstack([self._cut_bytes, cut_bytes[new]])
         return len(new)
 
     def add_placement(self, assign: np.ndarray, limits: np.ndarray,
@@ -138,19 +130,6 @@ class Pool:
                 return
             budget.spend_numpy(ADD_CALLS)
             self.add((assign == host) & self._movable, limits)
-
-    def _append(self, members: np.ndarray, classes: np.ndarray,
-                cut_bytes: np.ndarray) -> None:
-        """Add sets to the pool, and double its arrays when they are full."""
-        end = self._size + len(classes)
-        while end > len(self._of_class):
-            self._members = np.concatenate([self._members] * 2)
-            self._of_class = np.concatenate([self._of_class] * 2)
-            self._cut_bytes = np.concatenate([self._cut_bytes] * 2)
-        self._members[self._size:end] = members
-        self._of_class[self._size:end] = classes
-        self._cut_bytes[self._size:end] = cut_bytes
-        self._size = end
 
     def _cut(self, inside: np.ndarray) -> np.ndarray:
         """Sum up the bytes that leave and enter a set."""
