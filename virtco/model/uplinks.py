@@ -7,6 +7,7 @@ every subtree that has one of them and not the other: upwards on the sender's
 side, downwards on the receiver's.
 """
 
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -64,33 +65,33 @@ def of(tree: cluster.Tree, hosts: Sequence[str], egress_bps: np.ndarray,
     :param egress_bps: rate out of each host, shape (H,).
     """
     chains = tree.chains()
-    leaves = [tree.leaf_of.get(host) for host in hosts]
-    below = {name: [0.0, 0.0] for name in chains}
-    for leaf, out_bps, in_bps in zip(leaves, egress_bps.tolist(),
-                                     ingress_bps.tolist(), strict=True):
-        if leaf is not None:
-            below[leaf][0] += out_bps
-            below[leaf][1] += in_bps
-    found = limiting(chains, below)
+    found = limiting(chains, tree.leaf_of, zip(
+        hosts, egress_bps.tolist(), ingress_bps.tolist(), strict=True))
     if not found:
         return NONE
     names = [one.name for one in tree.subtrees if one.name in found]
-    return Uplinks(above([chains[leaf] if leaf is not None else ()
-                          for leaf in leaves], names),
+    return Uplinks(above([chains.get(tree.leaf_of.get(host, ''), ())
+                          for host in hosts], names),
                    np.array([found[name] for name in names]).T.ravel())
 
 
 def limiting(chains: Mapping[str, tuple[cluster.Subtree, ...]],
-             below: Mapping[str, list[float]]
+             leaf_of: Mapping[str, str],
+             rates_bps: Iterable[tuple[str, float, float]]
              ) -> dict[str, tuple[float, float]]:
     """Return the rates of uplinks that can be slower than all ports below.
 
     :param chains: chains of the tree.
-    :param below: rates out and in of the hosts right below each subtree;
-        those of subtrees are added.
+    :param leaf_of: subtree right above each host.
+    :param rates_bps: hosts with their rates out and in.
     :returns: subtree -> rates out and in.
     """
     found = {}
+    below = {name: [0.0, 0.0] for name in chains}
+    for host, out_bps, in_bps in rates_bps:
+        if host in leaf_of:
+            below[leaf_of[host]][0] += out_bps
+            below[leaf_of[host]][1] += in_bps
     # Children before their parents.
     for name, chain in sorted(chains.items(), key=lambda item: -len(item[1])):
         one, (out_bps, in_bps) = chain[-1], below[name]

@@ -89,8 +89,8 @@ def test_what_is_left_out_changes_no_cost(problem, seed):
     try:
         some = instances.build(problem)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(uplinks, '_kept', lambda problem, _chains:
-                          problem.tree.subtrees)
+            patch.setattr(uplinks.uplinks, 'limiting',
+                          lambda chains, *_rates: chains)
             every = instances.build(problem)
     except exception.PlacementInfeasible:
         hypothesis.reject()

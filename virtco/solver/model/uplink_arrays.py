@@ -81,29 +81,15 @@ def of(problem: snapshot.PlacementProblem) -> Uplinks:
                              and not problem.hose_limits):
         return Uplinks()
     chains = tree.chains()
-    kept = _kept(problem, chains)
+    limiting = uplinks.limiting(chains, tree.leaf_of, [
+        *((host.name, host.egress_bps, host.ingress_bps)
+          for host in problem.hosts),
+        *((host, math.inf, math.inf) for host in _strangers(problem))])
+    kept = tuple(one for one in tree.subtrees if one.name in limiting)
     row_of = {name: row for row, name in enumerate(chains)}
     return Uplinks(
         kept, {host: row_of[leaf] for host, leaf in tree.leaf_of.items()},
         uplinks.above([*chains.values(), ()], [one.name for one in kept]))
-
-
-def _kept(problem: snapshot.PlacementProblem,
-          chains: Mapping[str, tuple[cluster.Subtree, ...]]
-          ) -> tuple[cluster.Subtree, ...]:
-    """List subtrees whose uplink can be slower than all ports below it."""
-    leaf_of = problem.tree.leaf_of
-    below = {name: [0.0, 0.0] for name in chains}
-    for host in problem.hosts:
-        if (leaf := leaf_of.get(host.name)) is not None:
-            below[leaf][0] += host.egress_bps
-            below[leaf][1] += host.ingress_bps
-    for host_name in _strangers(problem):
-        for one in chains[leaf_of[host_name]]:
-            below[one.name] = [math.inf, math.inf]
-    limiting = uplinks.limiting(chains, below)
-    return tuple(one for one in problem.tree.subtrees
-                 if one.name in limiting)
 
 
 def _strangers(problem: snapshot.PlacementProblem) -> set[str]:
