@@ -22,6 +22,7 @@ from virtco import exception
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver import search
+from virtco.solver.bounds import lowerbounds
 from virtco.solver.model import instance as instances
 from virtco.solver.stages import annealing
 from virtco.solver.stages import proofs
@@ -52,20 +53,20 @@ LEAST_S = 1e-30
 CLOSED = states.CLOSED
 
 
-def run(whole: instances.Prepared, task: states.Task
+def run(whole: instances.Instance, task: states.Task
         ) -> tuple[instances.Instance, states.Outcome]:
     """Search a problem; the instance that the best placement is of.
 
     :raises virtco.exception.PlacementInfeasible: when nothing fits.
     """
     if not whole.together:
-        state = states.State(whole.instance(task.budget), task)
+        state = states.State(whole.reduced(task.budget), task)
         search.run(state, task.budget)
         return state.inst, search.outcome(state)
     return _Race(whole, task).run()
 
 
-def parts(whole: instances.Prepared) -> Iterator[instances.Prepared]:
+def parts(whole: instances.Instance) -> Iterator[instances.Instance]:
     """Yield the problem per choice of switches, the most promising first."""
     rows = []
     for wish in whole.together:
@@ -80,7 +81,7 @@ def parts(whole: instances.Prepared) -> Iterator[instances.Prepared]:
             yield part
 
 
-def _may_hold(whole: instances.Prepared, nodes: np.ndarray,
+def _may_hold(whole: instances.Instance, nodes: np.ndarray,
               below: np.ndarray) -> bool:
     """Return whether capacities and allowed hosts alone do not rule it out."""
     if not whole.allowed[nodes][:, below].any(axis=1).all():
@@ -90,7 +91,7 @@ def _may_hold(whole: instances.Prepared, nodes: np.ndarray,
     return bool((need <= free * (1 + CLOSED) + CLOSED).all())
 
 
-def _even_s(whole: instances.Prepared, nodes: np.ndarray, below: np.ndarray
+def _even_s(whole: instances.Instance, nodes: np.ndarray, below: np.ndarray
             ) -> float:
     """Estimate the time of all traffic, in s per byte, below a switch.
 
@@ -102,15 +103,14 @@ def _even_s(whole: instances.Prepared, nodes: np.ndarray, below: np.ndarray
     need = whole.demand[nodes].sum(axis=0)
     free = np.maximum(whole.free[below], 0.0)[:, need > 0]
     part = (free / need[need > 0]).min(axis=1, initial=1.0)
-    slow = instances.finite(whole.fabric)[:2 * len(below)].reshape(
-        2, -1)[:, below].max(axis=0)
+    slow = lowerbounds.hose_s_per_byte(whole)[:, below].max(axis=0)
     order = np.argsort(part * slow)
     full = np.cumsum(part[order]) - part[order]
     rate = np.cumsum(1.0 / np.maximum(slow[order], LEAST_S)[::-1])[::-1]
     return float(((1.0 - full) / rate).max())
 
 
-def any_placement(whole: instances.Prepared, seed: int,
+def any_placement(whole: instances.Instance, seed: int,
                   budget: budgets.Budget) -> np.ndarray:
     """Find some valid placement, as host per node.
 
@@ -119,7 +119,7 @@ def any_placement(whole: instances.Prepared, seed: int,
     for part in parts(whole):
         try:
             return feasible.any_placement(
-                part.instance(), seed, budget)
+                part, seed, budget)
         except exception.PlacementInfeasible as error:
             if not whole.together:
                 raise
@@ -127,14 +127,14 @@ def any_placement(whole: instances.Prepared, seed: int,
     raise _nowhere(whole)
 
 
-def _nowhere(whole: instances.Prepared) -> exception.PlacementInfeasible:
+def _nowhere(whole: instances.Instance) -> exception.PlacementInfeasible:
     return exception.PlacementInfeasible(
         what=f'{len(whole.node_of_vm)} VMs',
         why='no switch has room for those that have to share one')
 
 
 class _Race:
-    def __init__(self, whole: instances.Prepared, task: states.Task):
+    def __init__(self, whole: instances.Instance, task: states.Task):
         self.whole = whole
         self.told = task.on_incumbent
         self.task = dataclasses.replace(task, on_incumbent=self._tell)
@@ -172,7 +172,7 @@ class _Race:
     def _bound(self) -> None:
         """Bound all choices at once: a placement below any switches."""
         state = states.State(dataclasses.replace(
-            self.whole, together=()).instance(self.budget), self.task)
+            self.whole, together=()).reduced(self.budget), self.task)
         proofs.bound(state, self.budget.slice(BOUND_SHARE))
         self.rest = [state]
 
@@ -189,7 +189,7 @@ class _Race:
             if part is None:
                 self.rest = []
                 break
-            inst = part.instance(self.budget)
+            inst = part.reduced(self.budget)
             signature = _signature(inst)
             if signature is None or signature not in self._seen:
                 self._seen.add(signature)

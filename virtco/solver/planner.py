@@ -99,13 +99,13 @@ def _judged(problem: snapshot.PlacementProblem, task: states.Task,
     impossible. Where simulating takes too long, the online answer stands.
     """
     budget = task.budget
-    inst = _read(problem, budget).instance()
-    own = _searched(problem, task, ONLINE_SHARE * budget_s)
+    inst = _read(problem, budget)
+    own = _searched(inst, task, ONLINE_SHARE * budget_s)
     if own.value.cct_s > 0:
         judged = judge.Judge(inst, budget)
         own_s = judged.cost_s(own.assign)
         if own_s is not None and budget.in_time():
-            printed = _printed(problem, task, PRINTED_SHARE * budget_s)
+            printed = _printed(inst, task, PRINTED_SHARE * budget_s)
             own = dataclasses.replace(own, moves=own.moves + printed.moves)
             if (printed.assign != own.assign).any():
                 printed_s = judged.cost_s(printed.assign)
@@ -116,42 +116,42 @@ def _judged(problem: snapshot.PlacementProblem, task: states.Task,
     return _answer(inst, own, task.objective)
 
 
-def _searched(problem: snapshot.PlacementProblem, task: states.Task,
+def _searched(whole: instances.Instance, task: states.Task,
               most_s: float) -> states.Outcome:
     """Search a problem; the answer is by its own hosts."""
-    whole = _read(problem, task.budget)
     reduced, found = choices.run(whole, dataclasses.replace(
         task, budget=task.budget.slice(1.0, most_s)))
     return dataclasses.replace(found, assign=reduced.host_index[found.assign])
 
 
-def _printed(problem: snapshot.PlacementProblem, task: states.Task,
+def _printed(whole: instances.Instance, task: states.Task,
              most_s: float = math.inf) -> states.Outcome:
     """Search by Algorithm 2 of the paper: alone, on residual bandwidth."""
-    return _searched(residual.residual(problem), states.Task(
-        snapshot.Objective.ISOLATED, task.seed, task.budget), most_s)
+    return _searched(
+        _read(residual.residual(whole), task.budget),
+        states.Task(snapshot.Objective.ISOLATED, task.seed, task.budget),
+        most_s)
 
 
 def _baseline(problem: snapshot.PlacementProblem,
               planner: str, task: states.Task) -> snapshot.Plan:
     """Plan by one of the rules to compare with, with a bound."""
     budget = task.budget
-    whole = _read(problem, budget)
-    inst = whole.instance()
+    inst = _read(problem, budget)
     lower_s = lowerbounds.anchored_sets(
         inst, math.inf, budget.slice(BOUND_SHARE)).lower_s
     moves = 0
     notes: tuple[str, ...] = ()
     placed: np.ndarray | None
     if planner == 'virtco-printed':
-        found = _printed(problem, task)
+        found = _printed(inst, task)
         placed, moves, notes = found.assign, found.moves, found.notes
     else:
         # A rule without an end of its own would be another rule.
-        placed = _by_rule(planner, whole, task.seed,
+        placed = _by_rule(planner, inst, task.seed,
                           budgets.Budget(budget.clock, math.inf))
     if placed is None:
-        placed = choices.any_placement(whole, task.seed, budget)
+        placed = choices.any_placement(inst, task.seed, budget)
         notes = (f'{planner} got stuck; any valid placement instead',)
     return _answer(inst, states.Outcome(
         placed, objectives.evaluate(inst, placed, task.objective),
@@ -159,11 +159,10 @@ def _baseline(problem: snapshot.PlacementProblem,
         notes=notes), task.objective)
 
 
-def _by_rule(planner: str, whole: instances.Prepared, seed: int,
+def _by_rule(planner: str, whole: instances.Instance, seed: int,
              budget: budgets.Budget) -> np.ndarray | None:
     """Place by a rule that knows no coflow; return None when stuck."""
-    for part in choices.parts(whole):
-        inst = part.instance()
+    for inst in choices.parts(whole):
         candidates.spend(inst, budget)
         placed = (candidates.spread(inst, random.Random(seed))
                   if planner == 'spread'
@@ -204,7 +203,7 @@ def rank_hosts(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
                                 limit=f'a VM index below {len(problem.vms)}')
     budget = budgets.Budget(budgets.clock_of(clock), budget_s,
                             is_cancelled=is_cancelled)
-    inst = _read(problem, budget).instance()
+    inst = _read(problem, budget)
     assign = _assignment(inst, plan)
 
     def in_time() -> bool:
@@ -226,7 +225,7 @@ def evaluate(problem: snapshot.PlacementProblem, plan: snapshot.Plan,
 
     :raises virtco.exception.Invalid: for a plan of other VMs or hosts.
     """
-    inst = _read(problem, budget).instance()
+    inst = _read(problem, budget)
     assign = _assignment(inst, plan)
     value = objectives.evaluate(inst, assign, plan.objective)
     lower_s = lowerbounds.anchored_sets(
@@ -247,11 +246,11 @@ def _assignment(inst: instances.Instance, plan: snapshot.Plan) -> np.ndarray:
 
 
 def _read(problem: snapshot.PlacementProblem, budget: budgets.Budget
-             ) -> instances.Prepared:
+          ) -> instances.Instance:
     """Turn a problem into arrays, charged to the budget."""
     budget.spend_numpy(BUILD_CALLS, BUILD_CELLS * len(problem.hosts)
                        * (len(problem.vms) + len(problem.active)))
-    return instances.prepare(problem)
+    return instances.build(problem)
 
 
 def _answer(inst: instances.Instance, found: states.Outcome,

@@ -18,14 +18,13 @@ from virtco.solver.model import instance as instances
 LEAST = 1e-3
 
 
-def residual(problem: snapshot.PlacementProblem
-             ) -> snapshot.PlacementProblem:
+def residual(inst: instances.Instance) -> snapshot.PlacementProblem:
     """Reduce the problem to the bandwidth that the active coflows leave.
 
     Active coflows get MADD rates (bytes / CCT on what is left) in MRTF
     order, as VirtCO's Algorithm 1 line 5 hands them out.
     """
-    inst = instances.build(problem)
+    problem = inst.problem
     # A port with nothing left makes a coflow's time infinite, its rate 0. The
     # rest of an unlimited port is not used.
     with np.errstate(divide='ignore', invalid='ignore'):

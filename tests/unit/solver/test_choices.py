@@ -47,7 +47,7 @@ def left_open(rates):
 
 
 def race(problem, budget_s=1.0, clock=None, **options):
-    return choices.run(instances.prepare(problem), states.Task(
+    return choices.run(instances.build(problem), states.Task(
         Objective.ISOLATED, 1, budgets.Budget(
             clock or budgets.Counter(), budget_s), **options))
 
@@ -66,12 +66,12 @@ def usable(part):
 def test_switches_that_cannot_hold_the_group_are_no_choice():
     problem = racks((1, 1, 1, 1), (2.0, 1.0, 5.0, 3.0))
     assert [usable(part) for part in choices.parts(
-        instances.prepare(problem))] == [{'0'}, {'2'}, {'3'}]
+        instances.build(problem))] == [{'0'}, {'2'}, {'3'}]
     narrow = dataclasses.replace(problem, vms=(dataclasses.replace(
         problem.vms[0], allowed=frozenset({'h00', 'h01', 'h20'})),
         *problem.vms[1:]))
     assert [usable(part) for part in choices.parts(
-        instances.prepare(narrow))] == [{'0'}, {'2'}]
+        instances.build(narrow))] == [{'0'}, {'2'}]
 
 
 def test_the_switch_whose_hosts_divide_the_traffic_best_comes_first():
@@ -82,14 +82,14 @@ def test_the_switch_whose_hosts_divide_the_traffic_best_comes_first():
         snapshot.Within('rack', (0, 1)),), hosts=tuple(
         dataclasses.replace(host, ingress_bps=host.egress_bps / 2)
         for host in problem.hosts[:-1]) + problem.hosts[-1:])
-    whole = instances.prepare(problem)
+    whole = instances.build(problem)
     (wish,) = whole.together
     # Halves at 0.5 Gbit/s, at 1.5, and a third at 1 and two at 2 but for room.
     assert [choices._even_s(whole, wish.nodes, wish.switch == number) * 1e9
             for number in range(3)] == pytest.approx([8, 8 / 3, 8 / 3])
     less = dataclasses.replace(problem, hosts=(*problem.hosts[:-1],
         dataclasses.replace(problem.hosts[-1], free=(1.0,))))
-    whole = instances.prepare(less)
+    whole = instances.build(less)
     assert choices._even_s(whole, wish.nodes, wish.switch == 2
                            ) * 1e9 == pytest.approx(4)
     assert [usable(part) for part in choices.parts(whole)] == [
@@ -98,7 +98,7 @@ def test_the_switch_whose_hosts_divide_the_traffic_best_comes_first():
     fast = dataclasses.replace(less, hosts=(*less.hosts[:-1],
         dataclasses.replace(less.hosts[-1], egress_bps=math.inf,
                             ingress_bps=math.inf)))
-    assert choices._even_s(instances.prepare(fast), wish.nodes,
+    assert choices._even_s(instances.build(fast), wish.nodes,
                            wish.switch == 2) * 1e9 == pytest.approx(4)
 
 
@@ -107,7 +107,7 @@ def test_a_full_host_adds_no_room_to_its_switch():
     full = dataclasses.replace(problem, hosts=(dataclasses.replace(
         problem.hosts[0], free=(0.0,)), *problem.hosts[1:]))
     assert [usable(part) for part in choices.parts(
-        instances.prepare(full))] == [{'1'}]
+        instances.build(full))] == [{'1'}]
 
 
 def test_without_a_choice_nothing_is_said_of_switches():
@@ -116,13 +116,13 @@ def test_without_a_choice_nothing_is_said_of_switches():
         dataclasses.replace(vm, demand=(2.0,)) for vm in full.vms))
     with pytest.raises(exception.PlacementInfeasible,
                        match='exclude every assignment'):
-        choices.any_placement(instances.prepare(full), 1,
+        choices.any_placement(instances.build(full), 1,
                               budgets.unlimited())
 
 
 def test_without_a_choice_there_is_one_search():
     problem = dataclasses.replace(racks((1, 2)), within=())
-    assert len(list(choices.parts(instances.prepare(problem)))) == 1
+    assert len(list(choices.parts(instances.build(problem)))) == 1
     inst, found = race(problem)
     assert inst.n_hosts == 4 and found.value.cct_s == found.lower_s == 4.0
 
@@ -151,8 +151,8 @@ def test_switches_that_are_alike_are_one_choice(monkeypatch):
     monkeypatch.setattr(choices.search, 'run', noted)
     assert plan(racks([1] * 9)).gap == 0
     assert len(asked) == 1
-    signatures = [choices._signature(part.instance()) for part in
-                  choices.parts(instances.prepare(racks((1, 1, 2))))]
+    signatures = [choices._signature(part) for part in
+                  choices.parts(instances.build(racks((1, 1, 2))))]
     assert signatures[0] != signatures[1] == signatures[2]
     running = racks((1, 1), active=(snapshot.ActiveCoflow(
         'a', (('h00', 1e9),), (('h10', 1e9),)),))
@@ -160,8 +160,8 @@ def test_switches_that_are_alike_are_one_choice(monkeypatch):
     pinned = dataclasses.replace(pinned, within=(), vms=(
         dataclasses.replace(pinned.vms[0], pinned='h00'), pinned.vms[1]))
     for problem in running, pinned:
-        assert {choices._signature(part.instance()) for part in choices.parts(
-            instances.prepare(problem))} == {None}
+        assert {choices._signature(part) for part in choices.parts(
+            instances.build(problem))} == {None}
 
 
 @pytest.mark.parametrize(('spread', 'uplink_bps'), [
@@ -172,12 +172,12 @@ def test_hosts_of_one_switch_are_alike_below_its_uplink_and_share(
     problem = dataclasses.replace(problem, tree=cluster.Tree(
         tuple(cluster.Subtree(f'r{q}', uplink_bps, uplink_bps)
               for q in range(2)), problem.tree.leaf_of))
-    parts = list(choices.parts(instances.prepare(problem)))
-    one, other = (choices._signature(part.instance(budgets.unlimited()))
+    parts = list(choices.parts(instances.build(problem)))
+    one, other = (choices._signature(part.reduced(budgets.unlimited()))
                   for part in parts)
     assert one == other is not None
     # Not so with the hosts of both.
-    assert choices._signature(parts[0].instance()) is None
+    assert choices._signature(parts[0]) is None
 
 
 def test_several_choices_race_before_one_is_searched(monkeypatch):
@@ -215,7 +215,7 @@ def test_a_choice_has_all_the_time_where_no_other_may_be_better(
 
     monkeypatch.setattr(choices.search, 'run', noted)
     whole = budgets.Budget(budgets.Counter(), 1.0)
-    choices.run(instances.prepare(left_open(rates)), states.Task(
+    choices.run(instances.build(left_open(rates)), states.Task(
         Objective.ISOLATED, 1, whole))
     assert shares == [pytest.approx(share)]
 
@@ -228,7 +228,7 @@ def test_the_time_of_a_race_is_shared_by_those_that_are_left(monkeypatch):
         lambda state, start, moves, heat, power, budget: shares.append(
             budget.left_s() / whole.left_s()))
     whole = budgets.Budget(budgets.Counter(), 100.0)
-    choices.run(instances.prepare(left_open((1, 1.01, 1.02, 1.03, 1.04))),
+    choices.run(instances.build(left_open((1, 1.01, 1.02, 1.03, 1.04))),
                 states.Task(Objective.ISOLATED, 1, whole))
     assert shares[:5] == pytest.approx([choices.LOOK_SHARE] * 5, rel=0.01)
     assert shares[5:15] == pytest.approx([
@@ -259,7 +259,7 @@ def test_choices_that_may_be_better_are_refuted_in_turn(monkeypatch,
     # The last one is fast, but there is no room.
     problem = dataclasses.replace(problem, hosts=(*problem.hosts[:6], *(
         dataclasses.replace(host, free=(2.0,)) for host in problem.hosts[6:])))
-    choices.run(instances.prepare(problem),
+    choices.run(instances.build(problem),
                 states.Task(objective, 1, whole))
     refuted = [('h10', pytest.approx(0.5)), ('h00', pytest.approx(1.0))]
     assert searched[0] == ('h20', pytest.approx(choices.LAST_SHARE))
@@ -271,10 +271,10 @@ def test_choices_that_may_be_better_are_refuted_in_turn(monkeypatch,
 
 def test_the_choice_of_the_least_bound_is_refuted_first(monkeypatch):
     task = states.Task(Objective.ISOLATED, 1, budgets.unlimited())
-    race = choices._Race(instances.prepare(left_open((1, 2, 4))), task)
+    race = choices._Race(instances.build(left_open((1, 2, 4))), task)
     race._bound()
     race._gather(budgets.unlimited())
-    race.choices = [states.State(part.instance(), task)
+    race.choices = [states.State(part, task)
                     for part in choices.parts(race.whole)]
     for choice, floor_s in zip(race.choices, (3.0, 2.0, 1.0), strict=True):
         choices.search.begin(choice, budgets.unlimited())
@@ -293,10 +293,10 @@ def test_the_choice_of_the_least_bound_is_refuted_first(monkeypatch):
     (1 - 0.9e-8, True), (1 - 1.1e-8, False)])
 def test_a_choice_is_beaten_by_a_time_near_its_bound(ratio, is_beaten):
     task = states.Task(Objective.ISOLATED, 1, budgets.unlimited())
-    race = choices._Race(instances.prepare(racks((1, 2))), task)
+    race = choices._Race(instances.build(racks((1, 2))), task)
     race._bound()
     race._gather(budgets.unlimited())
-    one, other = (states.State(part.instance(), task)
+    one, other = (states.State(part, task)
                   for part in choices.parts(race.whole))
     race.choices = [one, other]
     choices.search.begin(one, budgets.unlimited())

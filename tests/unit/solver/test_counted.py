@@ -78,9 +78,9 @@ def counted(model, rule, seconds, objective=Objective.ONLINE):
 
 PLANS = {
     ('hose', 'virtco', 0.01, Objective.ONLINE): (
-        '355631516', '6.28407', '1.75', 5137, 7238429),
+        '355631516', '6.28407', '1.75', 5137, 6787589),
     ('tree', 'virtco', 0.01, Objective.ONLINE): (
-        '135511345', '5.96935', '1.75', 4616, 7301824),
+        '135511345', '5.96935', '1.75', 4616, 6850984),
     ('pipe', 'virtco', 0.01, Objective.ONLINE): (
         '244221412', '1.6', '0.386207', 5673, 10061457),
     ('both', 'virtco', 0.01, Objective.ONLINE): (
@@ -109,7 +109,7 @@ RANKED = ('2306451',
            '23.0789',
            'inf'],
           450840)
-EXPLAINED = ([('rate', 'h1 ingress', '1.6'), ('room', 'h1', '1.8')], 17701928)
+EXPLAINED = ([('rate', 'h1 ingress', '1.6'), ('room', 'h1', '1.8')], 17251088)
 TOGETHER = [('2323', '0', '0', 5904, 10932202),
             ('15511', '1.6', '0', 5904, 10932202)]
 

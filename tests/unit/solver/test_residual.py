@@ -10,6 +10,7 @@ from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
 from virtco.solver import residual as residuals
+from virtco.solver.model import instance as instances
 
 
 def running(name, src, dst, size_bytes):
@@ -19,11 +20,11 @@ def running(name, src, dst, size_bytes):
 
 def residual(active, rates=((8.0, 16.0), (16.0, 4.0), (8.0, 0.0)),
              tree=cluster.Tree()):
-    return residuals.residual(snapshot.PlacementProblem(
+    return residuals.residual(instances.build(snapshot.PlacementProblem(
         tuple(cluster.Host(f'h{m}', (1.0,), *rate)
               for m, rate in enumerate(rates)),
         tuple(cluster.Vm(f'v{j}', (1.0,)) for j in range(2)),
-        (coflow.Coflow.from_flows('c', 2, [(0, 1, 1.0)]),), tree, active))
+        (coflow.Coflow.from_flows('c', 2, [(0, 1, 1.0)]),), tree, active)))
 
 
 def rates_of(problem):

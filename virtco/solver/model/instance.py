@@ -40,11 +40,12 @@ ZERO_RATE_PENALTY = 1e6
 
 
 @dataclasses.dataclass(frozen=True)
-class Arrays:
-    """Arrays of all hosts of a problem, or of the kept ones.
+class Instance:
+    """Arrays of a problem with all of its hosts, or with those that are kept.
 
     There are n nodes, M hosts, P ports and R resources.
 
+    :ivar host_index: index in ``problem.hosts`` of every host.
     :ivar node_vms: VM indices of every node.
     :ivar node_of_vm: node of every VM.
     :ivar fixed: host of a pinned node, else -1; shape (n,).
@@ -54,12 +55,22 @@ class Arrays:
     :ivar sharing: the hosts that share the last K resources have one number,
         shape (K, M): a switch's share of VMs that are spread.
     :ivar together: nodes that have to be below one switch.
+    :ivar arcs: (src nodes, dst nodes, bytes) per coflow, merged.
+    :ivar uplinks: uplinks of the subtrees above the hosts that can decide.
+    :ivar port_out: the port out that every host's bytes pass when they leave
+        its host (row 0) and its subtree per tier, from the core down; -1 for
+        none; shape (1 + L, M).
+    :ivar s_per_byte: shape (P,); inf for a port of no bandwidth.
+    :ivar pipe: whether the pair ports exist.
     :ivar running: the running coflows in order of rising isolated CCT.
     :ivar running_order: index in ``problem.active`` of each, shape (A,).
-    :ivar uplinks: uplinks of the subtrees above the hosts that can decide.
+    :ivar active_cct_s: the running coflows' isolated CCTs, shape (A,).
+    :ivar floor_s: shape (A + 1,), the prefix CCT of the first i active
+        coflows on the dropped hosts.
     """
 
     problem: snapshot.PlacementProblem
+    host_index: np.ndarray
     node_vms: tuple[tuple[int, ...], ...]
     node_of_vm: np.ndarray
     fixed: np.ndarray
@@ -68,34 +79,61 @@ class Arrays:
     allowed: np.ndarray
     sharing: np.ndarray
     together: tuple[switches.Together, ...]
+    arcs: tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]
+    uplinks: trees.Uplinks
+    port_out: np.ndarray
+    s_per_byte: np.ndarray
+    pipe: bool
     running: loads.Loads
     running_order: np.ndarray
-    uplinks: trees.Uplinks
-
-
-@dataclasses.dataclass(frozen=True)
-class Instance(Arrays):
-    """Arrays of one problem with the hosts that are kept.
-
-    :ivar host_index: index in ``problem.hosts`` of every kept host.
-    :ivar arcs: (src nodes, dst nodes, bytes) per coflow, merged.
-    :ivar s_per_byte: shape (P,); inf for a port of no bandwidth.
-    :ivar port_out: the port out that every host's bytes pass when they leave
-        its host (row 0) and its subtree per tier, from the core down; -1 for
-        none; shape (1 + L, M).
-    :ivar pipe: whether the pair ports exist.
-    :ivar active_cct_s: the running coflows' isolated CCTs, shape (A,).
-    :ivar floor_s: shape (A + 1,), the prefix CCT of the first i active
-        coflows on the dropped hosts.
-    """
-
-    host_index: np.ndarray
-    arcs: tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]
-    s_per_byte: np.ndarray
-    port_out: np.ndarray
-    pipe: bool
     active_cct_s: np.ndarray
     floor_s: np.ndarray
+
+    def below(self, choice: tuple[int, ...]) -> 'Instance':
+        """Return the problem in which each wish to be together has its switch.
+        """
+        allowed = self.allowed.copy()
+        for wish, number in zip(self.together, choice):
+            allowed[wish.nodes] &= wish.switch == number
+        return dataclasses.replace(self, allowed=allowed, together=())
+
+    def reduced(self, budget: budgets.Budget) -> 'Instance':
+        """Drop hosts that cannot be needed, unless pairs of them have rates.
+
+        What runs there sets a floor only.
+
+        :param budget: budget of a search; it limits how many are compared.
+        """
+        m, n_ports = self.n_hosts, len(self.s_per_byte)
+        if self.pipe or not m:
+            return self
+        keep = reduction.needed_hosts(
+            self.free, self.s_per_byte[:2 * m].reshape(2, m), self.running,
+            self.allowed, self.fixed, np.vstack([
+                self.port_out[1:], self.sharing,
+                *(wish.switch for wish in self.together)]),
+            reduction.most_compared(budget))
+        # The last one is for -1.
+        position = np.full(m + 1, -1, dtype=np.int64)
+        position[keep] = np.arange(len(keep))
+        ports = np.concatenate([keep, keep + m, np.arange(2 * m, n_ports)])
+        port_position = np.full(n_ports + 1, -1, dtype=np.int64)
+        port_position[ports] = np.arange(len(ports))
+        dropped = np.where(port_position < 0, np.arange(n_ports + 1), -1)
+        _ports, slowest_s = self.running.moved(dropped, n_ports).prefix_tops(
+            self.s_per_byte, 1)
+        return dataclasses.replace(
+            self, host_index=self.host_index[keep],
+            fixed=position[self.fixed], free=self.free[keep],
+            allowed=np.ascontiguousarray(self.allowed[:, keep]),
+            sharing=self.sharing[:, keep], together=tuple(
+                dataclasses.replace(wish, switch=wish.switch[keep])
+                for wish in self.together),
+            port_out=np.ascontiguousarray(
+                port_position[self.port_out[:, keep]]),
+            s_per_byte=self.s_per_byte[ports],
+            running=self.running.moved(port_position, len(ports)),
+            floor_s=slowest_s[:, 0])
 
     @functools.cached_property
     def running_prefix_s(self) -> np.ndarray:
@@ -264,61 +302,14 @@ class Instance(Arrays):
         return fit
 
 
-@dataclasses.dataclass(frozen=True)
-class Prepared(Arrays):
-    """The arrays of a problem with all of its hosts.
-
-    :ivar fabric: seconds per byte of all hosts' ports and of the uplinks,
-        numbered as in an instance.
-    :ivar above: subtree of every host per tier, shape (L, M).
-    """
-
-    fabric: np.ndarray
-    above: np.ndarray
-
-    def below(self, choice: tuple[int, ...]) -> 'Prepared':
-        """Return the problem in which each wish to be together has its switch.
-        """
-        allowed = self.allowed.copy()
-        for wish, number in zip(self.together, choice):
-            allowed[wish.nodes] &= wish.switch == number
-        return dataclasses.replace(self, allowed=allowed, together=())
-
-    def instance(self, budget: budgets.Budget | None = None) -> Instance:
-        """Build the arrays of all hosts.
-
-        :param budget: budget of a search, which needs fewer hosts: those that
-            cannot be needed are dropped, as far as it allows to compare them.
-        """
-        keep = np.arange(len(self.problem.hosts))
-        if (budget is not None and self.problem.pair_rate_bps is None
-                and len(keep)):
-            keep = reduction.needed_hosts(
-                self.free, self.fabric[:2 * len(keep)].reshape(2, -1),
-                self.running, self.allowed, self.fixed,
-                np.vstack([self.above, self.sharing, *(
-                    wish.switch for wish in self.together)]),
-                reduction.most_compared(budget))
-        return _assemble(self, keep)
-
-
 def build(problem: snapshot.PlacementProblem,
           budget: budgets.Budget | None = None) -> Instance:
     """Check a problem and turn it into arrays.
 
-    :param budget: see :meth:`Prepared.instance`.
+    :param budget: see :meth:`Instance.reduced`; None keeps all hosts.
     :raises virtco.exception.Invalid: for NaN, negative or dangling input.
     :raises virtco.exception.PlacementInfeasible: where a single VM or pin
         already shows that no placement exists.
-    """
-    return prepare(problem).instance(budget)
-
-
-def prepare(problem: snapshot.PlacementProblem) -> Prepared:
-    """Check a problem and read it.
-
-    :raises virtco.exception.Invalid: as :func:`build`.
-    :raises virtco.exception.PlacementInfeasible: as :func:`build`.
     """
     validation.check(problem)
     if problem.vms and not problem.hosts:
@@ -341,11 +332,24 @@ def prepare(problem: snapshot.PlacementProblem) -> Prepared:
     running = loads.read(problem.active, index)
     if uplinks:
         running = running.with_more(uplinks.running(problem.active))
-    order = np.argsort(running.isolated_s(fabric), kind='stable')
-    return Prepared(
-        problem, node_vms, node_of_vm, fixed, demand, free, allowed,
-        shares.switch, together, running.ordered(order), order,
-        uplinks, fabric, uplinks.above(index))
+    cct_s = running.isolated_s(fabric)
+    order = np.argsort(cct_s, kind='stable')
+    s_per_byte = _ports(problem, fabric)
+    above, m = uplinks.above(index), len(index)
+    whole = Instance(
+        problem=problem, host_index=np.arange(m), node_vms=node_vms,
+        node_of_vm=node_of_vm, fixed=fixed, demand=demand, free=free,
+        allowed=np.ascontiguousarray(allowed), sharing=shares.switch,
+        together=together,
+        arcs=_arcs(problem, node_of_vm), uplinks=uplinks,
+        port_out=np.ascontiguousarray(np.vstack([
+            np.arange(m), np.where(above >= 0, 2 * m + above, -1)])),
+        s_per_byte=s_per_byte, pipe=problem.pair_rate_bps is not None,
+        running=dataclasses.replace(running.ordered(order),
+                                    n_ports=len(s_per_byte)),
+        running_order=order, active_cct_s=cct_s[order],
+        floor_s=np.zeros(len(order) + 1))
+    return whole if budget is None else whole.reduced(budget)
 
 
 def _seconds(rates_bps: list[float]) -> np.ndarray:
@@ -398,53 +402,17 @@ def _arcs(problem: snapshot.PlacementProblem, node_of_vm: np.ndarray
     return tuple(result)
 
 
-def _assemble(whole: Prepared, keep: np.ndarray) -> Instance:
-    """Build the arrays of the kept hosts; the others set a floor only."""
-    problem, fabric, running = whole.problem, whole.fabric, whole.running
-    m_all, m = len(problem.hosts), len(keep)
-    position = np.full(m_all + 1, -1, dtype=np.int64)
-    position[keep] = np.arange(m)
-    kept_ports = np.concatenate([
-        keep, keep + m_all, np.arange(2 * m_all, len(fabric))])
-    port_position = np.full(len(fabric), -1, dtype=np.int64)
-    port_position[kept_ports] = np.arange(len(kept_ports))
-    floor_s = np.zeros(len(running) + 1)
-    if m < m_all:
-        dropped = np.where(port_position < 0, np.arange(len(fabric)), -1)
-        _ports_of, slowest_s = running.moved(dropped, len(fabric)).prefix_tops(
-            fabric, 1)
-        floor_s = slowest_s[:, 0]
-    ports = _ports(problem, keep, fabric[kept_ports])
-    above = whole.above[:, keep]
-    return Instance(
-        problem=problem, host_index=keep, node_vms=whole.node_vms,
-        node_of_vm=whole.node_of_vm, fixed=position[whole.fixed],
-        demand=whole.demand, free=whole.free[keep],
-        allowed=np.ascontiguousarray(whole.allowed[:, keep]),
-        sharing=whole.sharing[:, keep], together=tuple(
-            dataclasses.replace(wish, switch=wish.switch[keep])
-            for wish in whole.together),
-        arcs=_arcs(problem, whole.node_of_vm), s_per_byte=ports,
-        uplinks=whole.uplinks, port_out=np.ascontiguousarray(np.vstack([
-            np.arange(m), np.where(above >= 0, 2 * m + above, -1)])),
-        pipe=problem.pair_rate_bps is not None,
-        running=running.moved(port_position, len(ports)),
-        running_order=whole.running_order,
-        active_cct_s=running.isolated_s(fabric),
-        floor_s=floor_s)
+def _ports(problem: snapshot.PlacementProblem, fabric: np.ndarray
+           ) -> np.ndarray:
+    """Compute the seconds per byte of every port, those of pairs included.
 
-
-def _ports(problem: snapshot.PlacementProblem, keep: np.ndarray,
-           fabric: np.ndarray) -> np.ndarray:
-    """Compute the seconds per byte of every port of the kept hosts."""
+    :param fabric: seconds per byte of the hosts' ports and of uplinks.
+    """
     pairs = problem.pair_rate_bps
     if pairs is None:
         return fabric
-    names = [problem.hosts[i].name for i in keep]
-    hosts = [problem.hosts[i] for i in keep]
-    rates = [pairs.get((a, b), min(hosts[i].egress_bps,
-                                   hosts[j].ingress_bps))
-             for i, a in enumerate(names) for j, b in enumerate(names)]
+    rates = [pairs.get((a.name, b.name), min(a.egress_bps, b.ingress_bps))
+             for a in problem.hosts for b in problem.hosts]
     if not problem.hose_limits:
         fabric = np.zeros_like(fabric)
     return np.concatenate([fabric, _seconds(rates)])
