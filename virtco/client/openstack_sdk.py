@@ -80,13 +80,9 @@ def _method(operation: operation_wire.Operation[Any]) -> Callable[..., Any]:
         return (make_resource(item).existing(**one) for one in entries)
 
     method.__doc__ = operation.summary
-    setattr(method, '__signature__', inspect.Signature([
-        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                          default=default)
-        for name, default in [('self', inspect.Parameter.empty), *(
-            (name, inspect.Parameter.empty
-             if f'{{{name}}}' in operation.path else None)
-            for name in operation.parameters)]]))
+    own = inspect.Parameter('self', inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    setattr(method, '__signature__', inspect.Signature(
+        [own, *v1.signature(operation).parameters.values()]))
     return method
 
 

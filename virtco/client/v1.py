@@ -8,6 +8,8 @@ nothing of the controller but the description of its operations.
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+import functools
+import inspect
 import os
 import re
 from typing import Any
@@ -33,6 +35,16 @@ _RAISED = {kind.code: kind.raised for kind in error_wire.KINDS}
 _A = TypeVar('_A')
 
 
+@functools.cache
+def signature(operation: wire.Operation[Any]) -> inspect.Signature:
+    """Return the signature of a call; parameters of the path are required."""
+    return inspect.Signature([
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                          default=inspect.Parameter.empty
+                          if f'{{{name}}}' in operation.path else None)
+        for name in operation.parameters])
+
+
 def arrange(operation: wire.Operation[Any], args: Iterable[Any],
             given: Mapping[str, Any]
             ) -> tuple[str, dict[str, Any] | None, dict[str, Any]]:
@@ -40,18 +52,14 @@ def arrange(operation: wire.Operation[Any], args: Iterable[Any],
 
     :param args: in the order of the operation's parameters.
     :param given: parameters by name; None is as not given.
-    :raises TypeError: for an argument that the operation does not have.
+    :raises TypeError: for arguments that the operation does not have.
     """
-    args = list(args)
-    positional = dict(zip(operation.parameters, args, strict=False))
-    if len(positional) < len(args):
+    try:
+        bound = signature(operation).bind(*args, **given)
+    except TypeError as error:
         raise TypeError(f'{operation.name} takes '
-                        f'({", ".join(operation.parameters)})')
-    if unknown := given.keys() - set(operation.parameters):
-        raise TypeError(f'{operation.name} has no {sorted(unknown)}')
-    if twice := given.keys() & positional:
-        raise TypeError(f'{operation.name} has two {sorted(twice)}')
-    query = {name: value for name, value in {**positional, **given}.items()
+                        f'({", ".join(operation.parameters)})') from error
+    query = {name: value for name, value in bound.arguments.items()
              if value is not None}
     path = re.sub(r'{(\w+)}', lambda found: urllib.parse.quote(
         str(query.pop(found.group(1))), safe=''), operation.path)
