@@ -4,7 +4,6 @@
 
 from collections.abc import Callable
 import contextlib
-import heapq
 import logging
 import math
 import threading
@@ -48,10 +47,11 @@ class Turns:
     def __init__(self, counts: metrics.Metrics):
         self._counts = counts
         self._changed = threading.Condition()
-        # A heap: time, name and turn of each work that is not under way.
-        self._due: list[tuple[float, str, Callable[[], None]]] = []
-        # Time of the next turn of work that is under way.
-        self._early_s: dict[str, float] = {}
+        # Each work, and the time between its turns.
+        self._works: dict[str, tuple[Callable[[], object], float]] = {}
+        # Time of each next turn; while work is under way, of a hastened one.
+        self._due_s: dict[str, float] = {}
+        self._under_way: set[str] = set()
         self._last: dict[str, Callable[[], object]] = {}
         self._said: dict[str, str] = {}
         self._threads: set[threading.Thread] = set()
@@ -65,19 +65,9 @@ class Turns:
         :param first_s: time until the first turn; None: an interval.
         :param is_last: whether :meth:`stop` calls it once more.
         """
-        def turn() -> None:
-            self.attempt(name, work)
-            after(interval_s)
-
-        def after(wait_s: float) -> None:
-            with self._changed:
-                due_s = min(time.monotonic() + wait_s,
-                            self._early_s.pop(name, math.inf))
-                heapq.heappush(self._due, (due_s, name, turn))
-                if self._due[0][1] == name:
-                    self._changed.notify()
-
-        after(interval_s if first_s is None else first_s)
+        self._works[name] = work, interval_s
+        self.hasten(name, time.monotonic() + (
+            interval_s if first_s is None else first_s))
         if is_last:
             self._last[name] = work
 
@@ -88,14 +78,8 @@ class Turns:
         :param at_s: time on the monotonic clock.
         """
         with self._changed:
-            self._early_s[name] = at_s
-            for place, (due_s, other, turn) in enumerate(self._due):
-                if other == name:
-                    del self._early_s[name]
-                    self._due[place] = min(due_s, at_s), name, turn
-                    heapq.heapify(self._due)
-                    self._changed.notify()
-                    return
+            self._due_s[name] = min(at_s, self._due_s.get(name, math.inf))
+            self._changed.notify()
 
     def attempt(self, name: str, work: Callable[[], object]) -> None:
         """Call ``work`` once, and log an error."""
@@ -137,21 +121,29 @@ class Turns:
         """Take turns until enough other threads wait for them."""
         with self._changed:
             while not self._is_ending and self._n_waiting < WAITING:
-                wait_s = (self._due[0][0] - time.monotonic() if self._due
-                          else None)
-                if wait_s is None or wait_s > 0:
+                due_s, name = min(
+                    ((due_s, name) for name, due_s in self._due_s.items()
+                     if name in self._works
+                     and name not in self._under_way),
+                    default=(threading.TIMEOUT_MAX, ''))
+                wait_s = due_s - time.monotonic()
+                if wait_s > 0:
                     self._n_waiting += 1
                     self._changed.wait(wait_s)
                     self._n_waiting -= 1
                     continue
-                _due_s, _name, turn = heapq.heappop(self._due)
+                work, interval_s = self._works[name]
+                del self._due_s[name]
+                self._under_way.add(name)
                 if not self._n_waiting:
                     # Where the system has no more threads, the others wait.
                     with contextlib.suppress(RuntimeError):
                         self.start()
                 self._changed.release()
                 try:
-                    turn()
+                    self.attempt(name, work)
                 finally:
                     self._changed.acquire()
+                self._under_way.discard(name)
+                self.hasten(name, time.monotonic() + interval_s)
             self._threads.discard(threading.current_thread())

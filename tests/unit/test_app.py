@@ -215,7 +215,7 @@ def make(tmp_path, schedules=True, plans=True, **groups):
 
 def names(turns):
     """Names of the works that come again and again."""
-    return {name for _, name, _ in list(turns._due)}
+    return set(turns._works)
 
 
 def test_a_process_does_all_the_work_unless_told():
@@ -441,8 +441,8 @@ def test_with_credentials_of_nova_tenants_are_told_and_moves_looked_for(
     own.start()
     try:
         now_s = time.monotonic()
-        assert {name: round(due_s - now_s, -2) for due_s, name, _ in list(
-            own.turns._due) if due_s > now_s + 100} == {
+        assert {name: round(due_s - now_s, -2) for name, due_s in list(
+            own.turns._due_s.items()) if due_s > now_s + 100} == {
                 'tell tenants': 3600.0, 're-evaluate': 1800.0}
     finally:
         own.stop()

@@ -100,8 +100,8 @@ def test_a_turn_after_the_one_under_way_may_be_hastened():
     goes_on.set()
     wait_for(lambda: len(n_begun) == 2)
     # Once.
-    wait_for(lambda: turns._due)
-    assert turns._due[0][0] > time.monotonic() + 30.0
+    wait_for(lambda: turns._due_s)
+    assert turns._due_s['slow'] > time.monotonic() + 30.0
     turns.stop()
 
 
