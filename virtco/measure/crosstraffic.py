@@ -20,8 +20,11 @@ def cross_traffic(path_rate_bps: float, throughput_bps: float) -> float:
     :param throughput_bps: c2, what one connection gets now.
     :raises virtco.exception.Invalid: for a rate that is not positive.
     """
-    _need_positive('path_rate_bps', path_rate_bps)
-    _need_positive('throughput_bps', throughput_bps)
+    for field, rate_bps in (('path_rate_bps', path_rate_bps),
+                            ('throughput_bps', throughput_bps)):
+        if not rate_bps > 0:
+            raise exception.Invalid(field=field, value=rate_bps,
+                                    limit='a rate above 0')
     return max(0.0, path_rate_bps / throughput_bps - 1)
 
 
@@ -34,9 +37,3 @@ def of_windows(windows_bytes: Sequence[float], path_rate_bps: float
     return [cross_traffic(path_rate_bps, units.bytes_per_s_to_bps(
         size_bytes / reports.WINDOW_S)) for size_bytes in windows_bytes[:-1]
         if size_bytes]
-
-
-def _need_positive(field: str, rate_bps: float) -> None:
-    if not rate_bps > 0:
-        raise exception.Invalid(field=field, value=rate_bps,
-                                limit='a rate above 0')

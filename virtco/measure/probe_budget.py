@@ -14,26 +14,24 @@ class LastHour:
     """Bytes of the last 60 to 61 minutes, counted by the minute."""
 
     def __init__(self) -> None:
-        self._slots: collections.deque[tuple[int, int]] = collections.deque()
-        self._total_bytes = 0
+        # Bytes by number of the minute, the newest last.
+        self._minutes: dict[int, int] = {}
 
     def add(self, size_bytes: int, now_s: float) -> None:
-        slot = int(now_s // _SLOT_S)
-        # Bytes that are given back belong to the slot in which they were
+        minute = int(now_s // _SLOT_S)
+        newest = max(self._minutes, default=minute)
+        # Bytes that are given back belong to the minute in which they were
         # taken.
-        if self._slots and (self._slots[-1][0] >= slot or size_bytes < 0):
-            slot, before_bytes = self._slots.pop()
-            self._slots.append((slot, before_bytes + size_bytes))
-        else:
-            self._slots.append((slot, size_bytes))
-        self._total_bytes += size_bytes
+        if size_bytes < 0 or newest > minute:
+            minute = newest
+        self._minutes[minute] = self._minutes.get(minute, 0) + size_bytes
 
     def total_bytes(self, now_s: float) -> int:
         """Sum the bytes of the last hour."""
         oldest = int((now_s - HOUR_S) // _SLOT_S)
-        while self._slots and self._slots[0][0] < oldest:
-            self._total_bytes -= self._slots.popleft()[1]
-        return self._total_bytes
+        while self._minutes and (first := next(iter(self._minutes))) < oldest:
+            del self._minutes[first]
+        return sum(self._minutes.values())
 
 
 class Budget:
