@@ -208,7 +208,7 @@ def limit_senders(snapshot: known.Snapshot, laid: layouts.Layouts,
 
     :param child_bps: rates of the coflows' classes, laid out as in ``laid``.
     """
-    if not snapshot.senders and len(laid.peers) > 1:
+    if not snapshot.senders:
         return laid.unlimited
     options = snapshot.options
     busy = {coflow.live.coflow_id for coflow in snapshot.coflows
@@ -220,13 +220,8 @@ def limit_senders(snapshot: known.Snapshot, laid: layouts.Layouts,
         child_bps * is_busy[laid.coflow_of][laid.class_of],
         len(laid.peers))
     promised = dict(zip(laid.peers, promised_bps.tolist()))
-    told = unmanaged.limits(
-        _left_bps(snapshot, promised), snapshot.senders)
-    if len(promised) > 1:
-        return {**laid.unlimited, **told}
-    return {link.host: unmanaged.nothing_limited(
-        link.default_rate_bps if len(promised) > (link.host in promised)
-        else link.egress_bps) for link in laid.links} | told
+    return {**laid.unlimited, **unmanaged.limits(
+        _left_bps(snapshot, promised), snapshot.senders)}
 
 
 def _left_bps(snapshot: known.Snapshot, promised: Mapping[str, float]

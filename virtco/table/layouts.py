@@ -126,11 +126,11 @@ class Layouts:
 
     @functools.cached_property
     def unlimited(self) -> Mapping[str, edge_policy.Unmanaged]:
-        """Limits per host for hosts that send no unmanaged traffic while
-        coflows arrive at others.
-        """
-        return {link.host: unmanaged.nothing_limited(link.default_rate_bps)
-                for link in self.links}
+        """Limits per host for hosts that send no unmanaged traffic."""
+        return {link.host: unmanaged.nothing_limited(
+            link.default_rate_bps
+            if len(self.peers) > (link.host in self.peers)
+            else link.egress_bps) for link in self.links}
 
     def fitted_bps(self, rate_bps: np.ndarray,
                    min_rate_fraction: float) -> np.ndarray:
