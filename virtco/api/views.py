@@ -123,7 +123,8 @@ def waiting(coflow: coflow_wire.Coflow, found: waits.Waiting | None
     """Tell where a coflow waits; None: it has nothing to send."""
     return msgspec.structs.replace(
         coflow, bottleneck=coflow_wire.Bottleneck(
-            host=found.host, direction=found.direction,
-            busy_s=codec.finite(found.busy_s), capped_vm=found.vm)
+            host=found.port.host, direction=found.port.direction,
+            busy_s=codec.finite(found.busy_s),
+            capped_vm=found.port.vm or None)
         if found is not None else None,
         n_before=found.n_before if found is not None else None)

@@ -3,6 +3,7 @@
 """The door of the room: policies for edge modules, and trains to send."""
 
 from collections.abc import Callable
+from collections.abc import Mapping
 import time
 
 from oslo_config import cfg
@@ -12,7 +13,6 @@ from virtco import periodic
 from virtco.decide import checks
 from virtco.decide import loop
 from virtco.decide import measurement_orders as orders
-from virtco.decide import policy_documents
 from virtco.decide import probes
 from virtco.decide import publisher
 from virtco.decide import waiting
@@ -28,18 +28,15 @@ class Decide:
                  objects: catalogue.Objects, publisher: publisher.Publisher,
                  counts: metrics.Metrics, turns: periodic.Turns,
                  clock: Callable[[], float] = time.time):
-        self._live = state.live
         self.publisher = publisher
         self.loop = loop.Loop(conf, state, objects.settings, publisher, counts,
                               clock)
-        self.prober = probes.Prober(conf, state.rates, self._measurable,
+        self.prober = probes.Prober(conf, state.rates, state.live.measurable,
                                     counts, clock)
         self.checks = checks.Checks(conf, self.prober, state.live,
                                     objects.findings.conclude, clock)
         self.orders = orders.Orders(conf, state, self.checks, self.prober,
                                     turns, clock)
-        self._waiting: tuple[policy_documents.Policies | None,
-                             dict[str, waiting.Waiting]] = None, {}
         state.on_change.append(self.loop.notify)
 
     def start(self) -> None:
@@ -68,20 +65,6 @@ class Decide:
         """The newest."""
         return self.loop.policies.schedule
 
-    def waiting(self) -> dict[str, waiting.Waiting]:
+    def waiting(self) -> Mapping[str, waiting.Waiting]:
         """Return the port where each coflow waits in the latest schedule."""
-        policies = self.loop.policies
-        if self._waiting[0] is not policies:
-            self._waiting = policies, waiting.find(policies.schedule,
-                                                   policies.snapshot)
-        return self._waiting[1]
-
-    def _measurable(self, now_s: float, stale_s: float, only_idle: bool
-                    ) -> probes.Measurable:
-        """Return the hosts that can be measured now, with their links."""
-        live = self._live
-        targets = live.responders(now_s, stale_s, only_idle)
-        links_bps = live.links_bps(targets, now_s)
-        return probes.Measurable(
-            {host: targets[host] for host in links_bps}, links_bps,
-            live.awaited_hosts(), live.payload_tree(now_s))
+        return self.loop.policies.waiting

@@ -13,6 +13,7 @@ import types
 import numpy as np
 
 from virtco import scheduling
+from virtco.decide import waiting
 from virtco.model import live
 from virtco.scheduling import deadlines
 from virtco.scheduling import starvation
@@ -26,7 +27,7 @@ from virtco.table import unmanaged
 from virtco.wire import edge_policy
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Policies:
     """Schedule and policies of one snapshot.
 
@@ -52,6 +53,11 @@ class Policies:
     promises: deadlines.Plan | None = None
     waits: starvation.Waits = dataclasses.field(
         default_factory=lambda: starvation.NOBODY)
+
+    @functools.cached_property
+    def waiting(self) -> Mapping[str, waiting.Waiting]:
+        """The port where each coflow waits."""
+        return waiting.find(self.schedule, self.snapshot)
 
     def limits(self) -> dict[str, edge_policy.Unmanaged]:
         """Return limits of unmanaged traffic of changed hosts that have any.

@@ -4,8 +4,6 @@
 
 from collections.abc import Callable
 from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Set
 import dataclasses
 import secrets
 import threading
@@ -21,7 +19,6 @@ from virtco.decide import asked
 from virtco.measure import probe_budget as budget
 from virtco.measure import round_schedule as schedule
 from virtco.measure import rounds
-from virtco.model import cluster
 from virtco.state import measured_rates
 from virtco.wire import fields
 from virtco.wire import probe as wire
@@ -38,26 +35,6 @@ TIMEOUT_S = 5.0
 _FETCHED_S = 3.0
 #: Time for all orders of a round to arrive, and for its hosts to connect.
 START_S = 0.5
-
-# Address and port of a responder.
-Target = tuple[str, int]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Measurable:
-    """Hosts and links that can be measured now.
-
-    :ivar targets: address and port where each host receives trains.
-    :ivar links_bps: slower direction of each link.
-    :ivar awaited: hosts for which VMs are planned that do not run yet.
-    :ivar tree: uplinks above the hosts; empty when unknown.
-    """
-
-    targets: Mapping[str, Target]
-    links_bps: Mapping[str, float]
-    awaited: Set[str] = frozenset()
-    tree: cluster.Tree = cluster.Tree()
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Train:
@@ -89,7 +66,8 @@ class Prober:
     """
 
     def __init__(self, conf: cfg.ConfigOpts, rates: measured_rates.Rates,
-                 measurable: Callable[[float, float, bool], Measurable],
+                 measurable: Callable[[float, float, bool],
+                                      schedule.Measurable],
                  counts: metrics.Metrics | None = None,
                  clock: Callable[[], float] = time.time):
         self._conf = conf.probe
@@ -253,9 +231,10 @@ class Prober:
         return probe_order.Train(self._conf.bursts, self._conf.packets,
                                  wire.PACKET_BYTES)
 
-    def _begin(self, pair: asked.Pair, found: Measurable, begin_s: float,
-               traffic: probe_order.Traffic, results: asked.Results,
-               start_s: float | None = None, is_asked: bool = False) -> None:
+    def _begin(self, pair: asked.Pair, found: schedule.Measurable,
+               begin_s: float, traffic: probe_order.Traffic,
+               results: asked.Results, start_s: float | None = None,
+               is_asked: bool = False) -> None:
         """Begin a train.
 
         :param begin_s: time at which it begins unless it is late.
@@ -320,7 +299,7 @@ class Prober:
             self._begin(pair, found, now_s, self._train(), {})
         self._count(plan, now_s)
 
-    def _begin_asked(self, plan: schedule.Schedule, found: Measurable,
+    def _begin_asked(self, plan: schedule.Schedule, found: schedule.Measurable,
                      now_s: float) -> None:
         """Begin trains that operators asked for, on hosts that are free."""
         free = found.targets.keys() - self._trains.keys() - (
@@ -336,26 +315,23 @@ class Prober:
 
     def _count(self, plan: schedule.Schedule, now_s: float) -> None:
         """Set the metrics of the schedule's state."""
-        state = plan.state()
         self._counts.probe_bytes.set(plan.budget.spent_bytes(now_s))
-        self._counts.probe_hosts.labels('fresh').set(state.n_fresh)
-        self._counts.probe_hosts.labels('held').set(state.n_held)
+        self._counts.probe_hosts.labels('fresh').set(plan.n_fresh)
+        self._counts.probe_hosts.labels('held').set(plan.n_held)
         self._counts.probe_hosts.labels('due').set(
-            state.n_hosts - state.n_fresh)
+            plan.n_hosts - plan.n_fresh)
 
     def state(self) -> wire.Schedule:
         """Return the state and the cost of probing, ``GET /v1/probes``."""
         with self._lock:
             now_s = self._clock()
             plan = self._plan(now_s)
-            state = plan.state()
             conf = self._conf
             return wire.Schedule(
-                enabled=conf.enabled, n_hosts=state.n_hosts,
-                n_fresh=state.n_fresh, n_held=state.n_held,
-                all_pairs=state.all_pairs, freshness_s=conf.freshness_s,
-                under_way=[fields.Pair(src, dst)
-                           for src, dst in state.under_way],
+                enabled=conf.enabled, n_hosts=plan.n_hosts,
+                n_fresh=plan.n_fresh, n_held=plan.n_held,
+                all_pairs=plan.all_pairs, freshness_s=conf.freshness_s,
+                under_way=[fields.Pair(*pair) for pair in plan.under_way],
                 max_link_share=conf.max_link_share,
                 max_bytes_per_hour=conf.max_bytes_per_hour,
                 last_hour_bytes=plan.budget.spent_bytes(now_s))

@@ -13,33 +13,21 @@ from virtco.state import schedule_input as known
 
 #: Times that differ by less are equal.
 ROUNDING = 1e-9
-# Host and direction of a host's port, or a VM's cap.
-Port = tuple[str, str] | live.Cap
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Waiting:
     """The port or cap where a coflow waits longest.
 
-    :ivar host: host of the port that serves the coflow last.
-    :ivar direction: ``egress`` or ``ingress``.
+    :ivar port: cap that serves the coflow last; of no VM: the host's port.
     :ivar busy_s: time until the port has served it and all before it.
     :ivar n_before: number of coflows that the port serves before it.
-    :ivar vm: VM whose cap it is; None: it is the host's port.
     """
 
-    host: str
-    direction: str
+    port: live.Cap
     busy_s: float
     n_before: int
     _served: Sequence[str]
-    vm: str | None = None
-
-    @property
-    def port(self) -> Port:
-        """The port or the cap."""
-        return ((self.host, self.direction) if self.vm is None
-                else live.Cap(self.host, self.direction, self.vm))
 
     @property
     def waits_for(self) -> tuple[str, ...]:
@@ -78,21 +66,20 @@ def find(schedule: live.Schedule, snapshot: known.Snapshot
             end = np.searchsorted(number, number[row], 'right')
             served[begin] = [ids[one] for one in rank[begin:end].tolist()]
         found[coflow_id] = Waiting(
-            port[0], port[1], until_s[row].item() * snapshot.size_factor,
-            row - begin, served[begin],
-            port.vm if isinstance(port, live.Cap) else None)
+            port, until_s[row].item() * snapshot.size_factor,
+            row - begin, served[begin])
     return found
 
 
 def _busy(coflows: Sequence[live.LiveCoflow], snapshot: known.Snapshot
-          ) -> tuple[list[Port], np.ndarray, np.ndarray, np.ndarray]:
+          ) -> tuple[list[live.Cap], np.ndarray, np.ndarray, np.ndarray]:
     """Return how long coflows keep ports and caps busy.
 
     :returns: ports, then rank of the coflow, number of the port, and seconds
         of each pair of both where there are some.
     """
     names, index = snapshot.hosts.names, snapshot.hosts.number_of
-    ports: list[Port] = [(name, direction) for direction in (
+    ports: list[live.Cap] = [live.Cap(name, direction, '') for direction in (
         'egress', 'ingress') for name in names]
     pairs = [coflow.flows.pairs.numbers(index) for coflow in coflows]
     rank = np.repeat(np.arange(len(pairs)), [len(some) for some in pairs])

@@ -36,6 +36,26 @@ _REMEMBERED = 32
 _NOBODY: frozenset[str] = frozenset()
 
 
+# Address and port of a responder.
+Target = tuple[str, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Measurable:
+    """Hosts and links that can be measured now.
+
+    :ivar targets: address and port where each host receives trains.
+    :ivar links_bps: slower direction of each link.
+    :ivar awaited: hosts for which VMs are planned that do not run yet.
+    :ivar tree: uplinks above the hosts; empty when unknown.
+    """
+
+    targets: Mapping[str, Target]
+    links_bps: Mapping[str, float]
+    awaited: Set[str] = frozenset()
+    tree: cluster.Tree = cluster.Tree()
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rules:
     """When a pair is due.
@@ -60,24 +80,15 @@ class Rules:
     most_trains: int = 128
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class State:
-    """Progress of measuring, for operators.
+class Schedule:
+    """Memory of who measured whom, and choice of the next pairs.
 
+    :ivar under_way: bytes that were set aside for each pair under way.
     :ivar n_hosts: hosts that could be measured at the last look.
     :ivar n_fresh: hosts that have all readings they are to have.
     :ivar n_held: hosts that wanted a reading which the budget did not allow.
+    :ivar all_pairs: whether each pair is measured, not only some per host.
     """
-
-    n_hosts: int
-    n_fresh: int
-    n_held: int
-    all_pairs: bool
-    under_way: tuple[Pair, ...] = ()
-
-
-class Schedule:
-    """Memory of who measured whom, and choice of the next pairs."""
 
     def __init__(self, rules: Rules, budget: budgets.Budget):
         self.rules = rules
@@ -87,12 +98,12 @@ class Schedule:
         self._received: dict[str, dict[str, float]] = {}
         self._failed: dict[Pair, float] = {}
         self._cursors: dict[tuple[str, bool], int] = {}
-        #: Bytes that were set aside for each pair under way.
-        self._under_way: dict[Pair, int] = {}
+        self.under_way: dict[Pair, int] = {}
         self._tree = cluster.Tree()
         #: Subtrees that each host is in, the highest first.
         self._above: dict[str, tuple[cluster.Subtree, ...]] = {}
-        self._counts = State(0, 0, 0, True)
+        self.n_hosts = self.n_fresh = self.n_held = 0
+        self.all_pairs = True
 
     def measured(self, pair: Pair, at_s: float) -> None:
         """Remember a reading of a pair."""
@@ -109,7 +120,7 @@ class Schedule:
 
         One that somebody asked for counts but is not held back.
         """
-        self._under_way[pair] = size_bytes
+        self.under_way[pair] = size_bytes
         self.budget.spend(*pair, size_bytes, now_s)
 
     def ended(self, pair: Pair, now_s: float, sent_bytes: int | None) -> None:
@@ -118,8 +129,8 @@ class Schedule:
         :param sent_bytes: None when it is not known; what was set aside for
             it then counts as sent.
         """
-        if pair in self._under_way:
-            set_aside_bytes = self._under_way.pop(pair)
+        if pair in self.under_way:
+            set_aside_bytes = self.under_way.pop(pair)
             if sent_bytes is not None:
                 self.budget.spend(*pair, sent_bytes - set_aside_bytes, now_s)
 
@@ -146,15 +157,11 @@ class Schedule:
                            for host, leaf in tree.leaf_of.items()}
         look = _Look(self, links_bps, now_s, awaited)
         found = tuple(look.pairs())
-        self._counts = State(len(look.names), look.n_fresh, len(look.held),
-                             look.all_pairs)
+        self.n_hosts, self.n_fresh = len(look.names), look.n_fresh
+        self.n_held, self.all_pairs = len(look.held), look.all_pairs
         self._failed = {pair: at_s for pair, at_s in self._failed.items()
                         if now_s - at_s < self.rules.retry_s}
         return found
-
-    def state(self) -> State:
-        return dataclasses.replace(self._counts,
-                                   under_way=tuple(self._under_way))
 
     # Used by _Look.
 
@@ -198,7 +205,7 @@ class _Look:
         self._looks = n_peers if self.all_pairs else LOOKS
         self._n_turns = n_peers if self.all_pairs else min(n_peers, PEERS)
         self._stride = 1 if self.all_pairs else n_peers // self._n_turns
-        under_way = schedule._under_way
+        under_way = schedule.under_way
         busy = set(itertools.chain.from_iterable(under_way))
         self._free = {name for name in self.names if name not in busy}
         #: Rates that trains take of each uplink.
@@ -219,7 +226,7 @@ class _Look:
         waiting = [host for host in self.names if lacks[host]]
         waiting.sort(key=lambda host: (host not in self._awaited,
                                        self._last_s(host)))
-        under_way = self._schedule._under_way
+        under_way = self._schedule.under_way
         for host in waiting:
             if len(under_way) >= self._schedule.rules.most_trains:
                 return

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from virtco.measure import round_schedule
 from virtco.model import cluster
 from virtco.model import live
 from virtco.model import snapshot as model
@@ -243,9 +244,9 @@ class LiveState:
     def is_known(self, host: str) -> bool:
         return host in self._hosts
 
-    def responders(self, now_s: float, stale_s: float, only_idle: bool
-                   ) -> dict[str, tuple[str, int]]:
-        """Return address and port of each host that can be measured now.
+    def measurable(self, now_s: float, stale_s: float, only_idle: bool
+                   ) -> round_schedule.Measurable:
+        """Return the hosts that can be measured now, with their links.
 
         :param stale_s: its last report is no older.
         :param only_idle: no coflow sends from there or to there.
@@ -256,16 +257,14 @@ class LiveState:
                 for tracked in self._groups.coflows.values()
                 if only_idle and tracked.is_busy(
                     now_s, self._rules.ending.quiet_s)))
-            return {name: (probe.address, probe.port)
-                    for name, host in self._hosts.items()
-                    if name not in busy and host.last_report is not None
-                    and now_s - host.last_report < stale_s
-                    and (probe := host.report.probe) is not None}
-
-    def awaited_hosts(self) -> set[str]:
-        """Return the hosts of planned VMs that do not run yet."""
-        with self._lock:
-            return self._groups.awaited_hosts()
+            targets = {name: (probe.address, probe.port)
+                       for name, host in self._hosts.items()
+                       if name not in busy and host.last_report is not None
+                       and now_s - host.last_report < stale_s
+                       and (probe := host.report.probe) is not None}
+            return round_schedule.Measurable(
+                targets, self.links_bps(targets, now_s),
+                self._groups.awaited_hosts(), self.payload_tree(now_s))
 
     # Their uplinks.
 

@@ -25,6 +25,7 @@ from virtco.api.handlers import measure_routes as measure
 from virtco.conf import opts
 from virtco.decide import waiting
 from virtco.model import cluster
+from virtco.model import live
 from virtco.state import byte_counters
 from virtco.state import host_state
 from virtco.wire import coflow_bodies as coflow
@@ -119,10 +120,10 @@ def test_classes():
 
 @pytest.mark.parametrize('found, bottleneck, n_before', [
     (None, None, None),
-    (waiting.Waiting('h1', 'egress', 2.5, 3, ()),
+    (waiting.Waiting(live.Cap('h1', 'egress', ''), 2.5, 3, ()),
      {'host': 'h1', 'direction': 'egress', 'busy_s': 2.5,
       'capped_vm': None}, 3),
-    (waiting.Waiting('h1', 'ingress', float('inf'), 0, (), 'vm'),
+    (waiting.Waiting(live.Cap('h1', 'ingress', 'vm'), float('inf'), 0, ()),
      {'host': 'h1', 'direction': 'ingress', 'busy_s': None,
       'capped_vm': 'vm'}, 0)])
 def test_what_a_coflow_waits_for(found, bottleneck, n_before):

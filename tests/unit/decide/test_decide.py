@@ -11,7 +11,9 @@ from tests.unit import stored
 from virtco import metrics
 from virtco.decide import decide
 from virtco.decide import loop
+from virtco.decide import policy_documents
 from virtco.decide import publisher
+from virtco.decide import waiting
 from virtco.model import states
 from virtco.state import summary
 
@@ -20,7 +22,6 @@ def make():
     """The door alone: its rooms are looked at in their own tests."""
     found = object.__new__(decide.Decide)
     found.publisher = publisher.Publisher()
-    found._waiting = None, {}
     return found
 
 
@@ -53,14 +54,13 @@ def test_what_begins_and_ends_with_the_room():
 
 
 def test_where_coflows_wait_is_found_once_for_each_schedule(monkeypatch):
-    monkeypatch.setattr(decide.waiting, 'find', lambda *of: {'c': of})
+    monkeypatch.setattr(waiting, 'find', lambda *of: {'c': of})
     door = make()
     door.loop = types.SimpleNamespace()
-    for schedule in ('first', 'second'):
-        door.loop.policies = types.SimpleNamespace(
-            schedule=schedule, snapshot='now')
+    for _ in range(2):
+        policies = door.loop.policies = policy_documents.none()
         found = door.waiting()
-        assert found == {'c': (schedule, 'now')}
+        assert found == {'c': (policies.schedule, policies.snapshot)}
         assert door.waiting() is found
 
 

@@ -10,6 +10,7 @@ import pytest
 from tests.unit import made as plain
 from virtco.decide import asked
 from virtco.decide import probes
+from virtco.measure import round_schedule
 from virtco.state import measured_rates
 from virtco.wire import probe as wire
 from virtco.wire import probe_order
@@ -38,7 +39,7 @@ def made():
 
     def again():
         return probes.Prober(
-            conf, found, lambda *_args: probes.Measurable(
+            conf, found, lambda *_args: round_schedule.Measurable(
                 targets, {host: LINKS_BPS[host] for host in targets}),
             clock=clock)
 
@@ -150,10 +151,10 @@ def test_a_result_of_another_pair_ends_no_train(made):
     (src, dst), (other, _) = sorted(pairs)
     made.prober.done(plain.measurement(
         src, other, 1e8, probe_id=made.prober._trains[src].probe_id))
-    assert set(made.prober._plan(0.0).state().under_way) == pairs
+    assert set(made.prober._plan(0.0).under_way) == pairs
     made.clock.now += 100
     made.prober.look()
-    assert (src, dst) not in made.prober._plan(0.0).state().under_way
+    assert (src, dst) not in made.prober._plan(0.0).under_way
     assert dst in {*fetch(made), *made.prober._expected}
 
 
@@ -375,7 +376,7 @@ def test_the_state_says_what_is_configured(made):
 def test_hosts_that_are_awaited_are_measured_again_earlier(made):
     found = made.prober._measurable(0, 0, False)
     measure_all(made)
-    made.prober._measurable = lambda *_args: probes.Measurable(
+    made.prober._measurable = lambda *_args: round_schedule.Measurable(
         found.targets, found.links_bps, frozenset('a'))
     made.clock.now += 13
     assert fetch(made) == {}

@@ -34,10 +34,10 @@ def test_two_coflows_meet_at_one_port():
     found = find(coflow('long', {('h0', 'h1'): 2e9}),
                  coflow('short', {('h2', 'h1'): 1e9, ('h2', 'h3'): 1.0}),
                  coflow('apart', {('h3', 'h2'): 9e9}))
-    assert (found['long'].host, found['long'].direction) == ('h1', 'ingress')
+    assert found['long'].port == ('h1', 'ingress', '')
     assert found['long'].waits_for == ('short',)
     assert found['long'].busy_s == pytest.approx(8 * 3e9 / RATE_BPS['ingress'])
-    assert (found['short'].host, found['short'].waits_for) == ('h2', ())
+    assert (found['short'].port.host, found['short'].waits_for) == ('h2', ())
     assert found['apart'].n_before == 0
 
 
@@ -53,12 +53,11 @@ def test_a_coflow_waits_at_the_cap_of_its_vm():
             coflow('short', {('h0', 'h1'): 1e8}),
             coflow('long', {('h0', 'h1'): 1e9})))
     found = find(long, short, coflow('free', {('h0', 'h1'): 1e6}))
-    assert (found['long'].host, found['long'].direction, found['long'].vm
-            ) == cap
+    assert found['long'].port == cap
     assert found['long'].waits_for == ('short',)
     assert found['long'].busy_s == pytest.approx(88)
-    assert (found['free'].vm, found['free'].n_before) == (None, 0)
-    assert find(sent) == {} and find(brief)['brief'].vm == 'vm'
+    assert (found['free'].port.vm, found['free'].n_before) == ('', 0)
+    assert find(sent) == {} and find(brief)['brief'].port.vm == 'vm'
 
 
 def test_of_ports_that_are_alike_it_is_always_the_same_one():
@@ -67,7 +66,7 @@ def test_of_ports_that_are_alike_it_is_always_the_same_one():
         found = find(
             coflow('first', {('h0', 'h1'): n_bytes}),
             coflow('even', {('h2', 'h3'): 1e9 / 7, ('h3', 'h2'): 1e9 / 7}))
-        assert (found['even'].host, found['even'].direction) == (
+        assert (found['even'].port.host, found['even'].port.direction) == (
             'h3', max(RATE_BPS, key=lambda way: (-RATE_BPS[way], way)))
 
 
@@ -83,14 +82,14 @@ def test_a_port_without_capacity_is_the_bottleneck():
     none_bps = np.array([0.0, 1, 1, 1]) * RATE_BPS['egress']
     found = waiting.find(schedule, dataclasses.replace(
         snapshot, egress_bps=none_bps))['a']
-    assert (found.host, found.direction, found.busy_s) == (
+    assert (found.port.host, found.port.direction, found.busy_s) == (
         'h0', 'egress', math.inf)
     slow = waiting.find(schedule, dataclasses.replace(
         snapshot, egress_bps=np.array([0.5, 1e9, 1e9, 1e9])))['a']
-    assert (slow.host, slow.busy_s) == ('h2', 72.0)
+    assert (slow.port.host, slow.busy_s) == ('h2', 72.0)
     slowest = waiting.find(schedule, dataclasses.replace(
         snapshot, egress_bps=np.array([0.1, 1e9, 1e9, 1e9])))['a']
-    assert (slowest.host, slowest.busy_s) == ('h0', 80.0)
+    assert (slowest.port.host, slowest.busy_s) == ('h0', 80.0)
 
 
 def test_bytes_within_a_host_and_overhead():
@@ -98,7 +97,7 @@ def test_bytes_within_a_host_and_overhead():
         ('h0', 'h1'): 1e9, ('h0', 'h0'): 9e9})), size_factor=1.25)
     (one,) = waiting.find(policy_documents.compute(snapshot).schedule,
                           snapshot).values()
-    assert (one.host, one.direction, one.busy_s) == (
+    assert (one.port.host, one.port.direction, one.busy_s) == (
         'h0', 'egress', pytest.approx(1.25 * 8e9 / RATE_BPS['egress']))
 
 
@@ -122,13 +121,13 @@ def test_whom_it_waits_for(flows):
     order = [c.coflow_id for c in schedule.coflows]
     for rank, name in enumerate(order):
         one = found[name]
-        side = 0 if one.direction == 'egress' else 1
+        side = 0 if one.port.direction == 'egress' else 1
         there = {other: sum(size_bytes for pair, size_bytes
                             in coflows[other].items()
-                            if pair[side] == one.host)
+                            if pair[side] == one.port.host)
                  for other in order[:rank + 1]}
         assert one.waits_for == tuple(
             other for other in order[:rank] if there[other])
         assert there[name] > 0
         assert one.busy_s == pytest.approx(
-            8 * sum(there.values()) / RATE_BPS[one.direction])
+            8 * sum(there.values()) / RATE_BPS[one.port.direction])

@@ -150,7 +150,7 @@ def test_a_pair_that_failed_rests():
 def test_every_host_gets_its_readings_whatever_their_number(n, most, seed):
     run = Run(_schedule(all_pairs_hosts=most, readings=3), _hosts(n),
               failing=0.1, seed=seed)
-    run.until(lambda: run.schedule.state().n_fresh == max(0, n)
+    run.until(lambda: run.schedule.n_fresh == max(0, n)
               or n < 2, 600)
     wanted = min(n - 1, n - 1 if n <= most else 3)
     for host in run.hosts if n > 1 else ():
@@ -167,7 +167,7 @@ def test_a_pair_is_due_as_soon_as_it_is_not_fresh(awaited, freshness_s):
         found.measured(pair, 5.0)
     due_s = 5.0 + freshness_s
     assert found.next(hosts, due_s - 0.5, awaited=awaited) == ()
-    assert found.state().n_fresh == 2
+    assert found.n_fresh == 2
     assert len(found.next(hosts, due_s, awaited=awaited)) == 1
 
 
@@ -195,7 +195,7 @@ def test_so_many_trains_at_a_time(most):
     found = _schedule(most_trains=most)
     assert len(found.next(_hosts(10), 0.0)) == most
     assert found.next(_hosts(10), 1.0) == ()
-    assert len(found.state().under_way) == most
+    assert len(found.under_way) == most
 
 
 def test_an_uplink_carries_as_many_trains_as_fit():
@@ -247,16 +247,16 @@ def test_of_all_pairs_the_one_that_waits_longest_is_next():
 def test_up_to_so_many_hosts_measure_all_their_pairs(n, all_pairs):
     found = _schedule(all_pairs_hosts=4)
     found.next(_hosts(n), 0.0)
-    assert found.state().all_pairs == all_pairs
-    assert found.state().n_hosts == n
+    assert found.all_pairs == all_pairs
+    assert found.n_hosts == n
 
 
 def test_what_was_held_back_by_the_budget_is_told():
     found = _schedule(bytes_per_hour=TRAIN_BYTES)
     assert len(found.next(_hosts(2), 0.0)) == 1
-    assert found.state().n_held == 0
+    assert found.n_held == 0
     assert found.next(_hosts(6), 1.0) == ()
-    assert found.state().n_held == 4
+    assert found.n_held == 4
 
 
 @pytest.mark.parametrize(('owed_s', 'waits'), [
@@ -290,7 +290,8 @@ def test_nothing_is_begun_among_one_host():
     for n_hosts in (0, 1):
         found = _schedule()
         assert list(found.next(_hosts(n_hosts), 1.0)) == []
-        assert found.state() == schedule.State(n_hosts, 0, 0, True)
+        assert (found.n_hosts, found.n_fresh, found.n_held,
+                found.all_pairs) == (n_hosts, 0, 0, True)
 
 
 @pytest.mark.parametrize(('sent', 'received', 'lacks'), [
@@ -397,7 +398,7 @@ def test_all_pairs_of_196_hosts_in_ten_minutes(failing, n_hosts):
 
 def test_o_of_n_trains_keep_many_hosts_fresh():
     run = Run(_schedule(), _hosts(1000))
-    run.until(lambda: run.schedule.state().n_fresh == 1000, 120)
+    run.until(lambda: run.schedule.n_fresh == 1000, 120)
     per_host = run.n_trains / 1000
     assert 8 <= per_host <= 9
     assert max(run.n_at_once) == 128
@@ -405,7 +406,7 @@ def test_o_of_n_trains_keep_many_hosts_fresh():
     assert run.look() == ()
     # Half an hour later all of them once more, and not more than that.
     run.until(lambda: run.now_s >= 1950, 1950)
-    assert run.schedule.state().n_fresh == 1000
+    assert run.schedule.n_fresh == 1000
     assert 1.9 * per_host <= run.n_trains / 1000 <= 2.2 * per_host
     partners = collections.defaultdict(set)
     for src, dst in run.measured:
@@ -428,7 +429,7 @@ def test_the_budget_of_an_hour_is_kept_in_any_hour(limit):
     while run.now_s < 3 * 3600:
         begun += [(run.now_s, pair) for pair in run.look()]
         run.now_s += 9.0
-        held = max(held, run.schedule.state().n_held)
+        held = max(held, run.schedule.n_held)
     assert held
     for from_s in range(0, 2 * 3600, 97):
         within = [pair for at_s, pair in begun
@@ -483,4 +484,7 @@ def test_uplinks_between_two_hosts():
 
 
 def test_nothing_is_known_before_the_first_look():
-    assert _schedule().state() == schedule.State(0, 0, 0, True)
+    found = _schedule()
+    assert (found.n_hosts, found.n_fresh, found.n_held,
+            found.all_pairs) == (0, 0, 0, True)
+    assert found.under_way == {}

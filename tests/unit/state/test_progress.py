@@ -370,7 +370,7 @@ def test_remaining_fractions(state):
     assert state.remaining_fraction('x') == 1.0
     assert [one.coflow_id for one in state.loads()] == ['c']
     assert state.loads('g') == ()
-    assert state.awaited_hosts() == set()
+    assert state._groups.awaited_hosts() == set()
 
 
 def test_trees_in_payload_and_on_the_wire():

@@ -643,15 +643,15 @@ def test_hosts_that_can_be_measured():
     live.intake('h4', made.report(), 100.0)
     everybody = {f'h{row}': (f'10.0.0.{row}', 5000 + row)
                  for row in range(4)}
-    assert live.responders(109.9, 10.0, False) == everybody
-    assert live.responders(110.0, 10.0, False) == {}
-    assert live.responders(101.0, 10.0, True) == everybody
+    assert live.measurable(109.9, 10.0, False).targets == everybody
+    assert live.measurable(110.0, 10.0, False).targets == {}
+    assert live.measurable(101.0, 10.0, True).targets == everybody
     live.intake('h0', made.replaced(
         known.report(50, coflow_id='c-p-a'),
         probe={'address': '10.0.0.0', 'port': 5000}), 101.0)
-    assert live.responders(101.5, 10.0, True).keys() == {'h3'}
-    assert live.responders(101.5, 10.0, False) == everybody
-    assert live.responders(102.0, 10.0, True) == everybody
+    assert live.measurable(101.5, 10.0, True).targets.keys() == {'h3'}
+    assert live.measurable(101.5, 10.0, False).targets == everybody
+    assert live.measurable(102.0, 10.0, True).targets == everybody
 
 
 def test_links_in_both_directions():
