@@ -431,13 +431,17 @@ class LiveState:
         """Return the bytes per pair of each group since the last call."""
         with self._lock:
             self._progress.spread()
-            return self._progress.profiles.take()
+            found = dict(self._progress.profiles)
+            self._progress.profiles.clear()
+            return found
 
     def give_back_profiles(self, found: Mapping[str, profile_pairs.Bytes]
                            ) -> None:
         """Take back bytes of profiles that could not be stored."""
         with self._lock:
-            self._progress.profiles.give_back(found)
+            for group_id, of_group in found.items():
+                profile_pairs.add(self._progress.profiles[group_id],
+                                  of_group.items())
 
     def advance(self, now_s: float) -> list[summary.Status]:
         """Move coflows along their life; return those whose state changed."""

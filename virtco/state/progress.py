@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from collections.abc import Set
 import dataclasses
 import functools
+import itertools
 
 import numpy as np
 
@@ -43,7 +44,7 @@ class Progress:
 
     :param wire_factor: bytes on the wire per byte of payload.
     :ivar endings: rules by which coflows end now.
-    :ivar profiles: bytes that the pairs of VMs sent.
+    :ivar profiles: bytes that the pairs of VMs sent, by group.
     :ivar measured: coflows whose period changed.
     :ivar findings: findings that no event tells yet, by key.
     """
@@ -59,7 +60,8 @@ class Progress:
         self._addresses = places
         self._rules = rules
         self._wire_factor = wire_factor
-        self.profiles = profile_pairs.Counted()
+        self.profiles: dict[str, profile_pairs.Bytes] = (
+            collections.defaultdict(dict))
         self.measured: set[str] = set()
         self._unhinted = unhinted.Unhinted(places)
         self.findings: dict[tuple[str, str], summary.Finding] = {}
@@ -348,10 +350,10 @@ class Progress:
             self._owned = {(vm, dst_ip) for vm, _, dst_ip, _ in self._owners}
         moved = state.pair_counters.credit(
             state.host, state.report, self._owners, self._wire_factor)
-        for owner, new_bytes in moved:
-            self._profile(owner.tracked, [owner.flow], np.ones(1), new_bytes)
-        return any([self._moved(owner.tracked, new_bytes, since_s, now_s)
-                    for owner, new_bytes in moved])
+        for (tracked, flow), new_bytes in moved:
+            self._profile(tracked, [flow], np.ones(1), new_bytes)
+        return any([self._moved(tracked, new_bytes, since_s, now_s)
+                    for (tracked, _), new_bytes in moved])
 
     def spread(self, groups: Set[str] | None = None) -> None:
         """Divide the bytes of classes among the pairs, before these change.
@@ -381,14 +383,15 @@ class Progress:
         """Add the bytes that these flows of a group sent together."""
         src, dst = tracked.model.matrix.src, tracked.model.matrix.dst
 
-        def pairs_of(which: Sequence[int]) -> list[profile_pairs.Pair]:
-            return [(src[flow], dst[flow]) for flow in which]
-
-        group_id = tracked.group_id
-        self.profiles.add(
-            group_id, zip(pairs_of(flows), (shares * new_bytes).tolist()),
-            () if self.profiles.has(group_id)
-            else pairs_of(tracked.route.local.tolist()))
+        found: Iterable[tuple[int, float]] = zip(
+            flows, (shares * new_bytes).tolist())
+        if tracked.group_id not in self.profiles:
+            found = itertools.chain(found, (
+                (flow, profile_pairs.UNSEEN)
+                for flow in tracked.route.local.tolist()))
+        profile_pairs.add(self.profiles[tracked.group_id], (
+            ((src[flow], dst[flow]), size_bytes)
+            for flow, size_bytes in found))
 
     def _profile_peers(self, sent: Sequence[unhinted.Row]) -> None:
         """Add the bytes that VMs sent in their group outside of its coflows.
@@ -406,7 +409,8 @@ class Progress:
                 group_id, src, _ = vms[vm]
                 dst = rows_at(group_id).get(dst_ip, src)
                 if dst != src:
-                    self.profiles.add(group_id, [((src, dst), new_bytes)])
+                    profile_pairs.add(self.profiles[group_id],
+                                      [((src, dst), new_bytes)])
 
     def bound_computing(self, hosts: schedule_input.Hosts) -> None:
         """Bound the computing of jobs by the time that their iterations leave.

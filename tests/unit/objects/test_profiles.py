@@ -2,6 +2,8 @@
 
 """Profiles over a real database: written by the hour, read by pair."""
 
+import collections
+
 import pytest
 
 from tests.unit import plain
@@ -18,13 +20,15 @@ class Counting:
     """What the live state gives and takes back."""
 
     def __init__(self):
-        self.counted = pairs.Counted()
+        self.counted = collections.defaultdict(dict)
 
     def take_profiles(self):
-        return self.counted.take()
+        found, self.counted = self.counted, collections.defaultdict(dict)
+        return found
 
     def give_back_profiles(self, found):
-        self.counted.give_back(found)
+        for group_id, of_group in found.items():
+            pairs.add(self.counted[group_id], of_group.items())
 
 
 class Bench:
@@ -47,9 +51,10 @@ class Bench:
         """:param sent: row and row: bytes, as r01=5."""
         self.hour = hour
         if sent or unseen:
-            self.state.counted.add(group_id, [
-                ((int(key[1]), int(key[2])), float(size))
-                for key, size in sent.items()], unseen)
+            pairs.add(self.state.counted[group_id], [
+                *(((int(key[1]), int(key[2])), float(size))
+                  for key, size in sent.items()),
+                *((pair, pairs.UNSEEN) for pair in unseen)])
         self.profiles.flush()
 
     def rows(self):
@@ -86,7 +91,7 @@ def test_a_write_that_fails_is_made_up_for(bench):
     def fence(session):
         raise RuntimeError('overtaken')
 
-    bench.state.counted.add('p-a', [((0, 1), 5.0)])
+    pairs.add(bench.state.counted['p-a'], [((0, 1), 5.0)])
     bench.database.fence = fence
     with pytest.raises(RuntimeError):
         bench.profiles.flush()
@@ -182,7 +187,7 @@ def test_the_next_hour_is_of_all_pairs_together(bench):
 
 
 def test_the_next_hour_is_told_of_the_largest_pairs(bench):
-    bench.state.counted.add('p-a', [((0, i), float(i))
+    pairs.add(bench.state.counted['p-a'], [((0, i), float(i))
                                     for i in range(1, 204)])
     bench.flush(1000)
     told = {one['dst']: one['next_hour'] is not None

@@ -26,16 +26,6 @@ def test_merging_keeps_all_bytes(one, other):
     both = pairs.merged(one, other)
     assert total(both) == total(one) + total(other)
     assert both.keys() == one.keys() | other.keys()
-    counted = pairs.Counted()
-    for part in (one, other):
-        counted.add('g', [(pair, size) for pair, size in part.items()
-                          if size >= 0],
-                    [pair for pair, size in part.items() if size < 0])
-    assert counted.take() == {'g': both}
-    counted.give_back({'g': both})
-    counted.give_back({'g': one})
-    assert total(counted.take()['g']) == total(both) + total(one)
-    assert not counted.take()
 
 
 def test_a_pair_and_day_takes_less_than_a_kilobyte():
@@ -52,11 +42,10 @@ def test_of_too_many_pairs_the_largest_are_kept():
 
 
 def test_bytes_of_a_pair_are_added_and_unseen_is_no_number():
-    counted = pairs.Counted()
-    counted.add('g', [((0, 1), 5.0)], [(1, 0), (0, 1)])
-    assert counted.has('g') and not counted.has('h')
-    counted.add('g', [((0, 1), 2.0), ((1, 0), 0.5)], [(1, 2)])
-    assert counted.take() == {'g': {(0, 1): 7.0, (1, 0): 0.5, (1, 2): -1.0}}
+    counted = {}
+    pairs.add(counted, [((0, 1), 5.0), ((1, 0), -1.0), ((0, 1), -1.0)])
+    pairs.add(counted, [((0, 1), 2.0), ((1, 0), 0.5), ((1, 2), -1.0)])
+    assert counted == {(0, 1): 7.0, (1, 0): 0.5, (1, 2): -1.0}
     assert pairs.merged({(0, 1): pairs.UNSEEN}, {(0, 1): 0.5}) == {
         (0, 1): 0.5}
     assert pairs.merged({(0, 1): 0.5}, {(0, 1): pairs.UNSEEN}) == {

@@ -151,9 +151,9 @@ def test_bytes_are_divided_before_their_pairs_change(state):
     # Of another group nothing is divided yet.
     state.intake('h0', known.report(destinations={'h2': 45}), 3.0)
     state._progress.spread({'other'})
-    assert state._progress.profiles.take() == {}
+    assert not state._progress.profiles
     state._progress.spread({'g'})
-    assert state._progress.profiles.take() == {'g': {(0, 1): 5.0}}
+    assert state._progress.profiles == {'g': {(0, 1): 5.0}}
 
 
 def test_of_a_coflow_that_was_dropped_nothing_is_divided(state):
