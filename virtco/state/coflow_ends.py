@@ -33,7 +33,7 @@ def find_end(tracked: inflight.Tracked, now_s: float, rules: endings.Rules,
         return ''
     if tracked.route.local.size:
         tracked.progress.complete(tracked.route.local)
-    if tracked.queues:
+    if tracked.sending.is_queued:
         return ''
     silent_s = None if tracked.moved_s is None else now_s - tracked.moved_s
     if tracked.model.is_estimated:

@@ -21,7 +21,6 @@ from virtco.state import byte_counters
 from virtco.state import route as routes
 from virtco.state import schedule_input as snapshots
 from virtco.state import sending as sent
-from virtco.state import silent_flows
 from virtco.table import coflow_table
 
 #: Ratio of claimed to possible computing above which a claim is told.
@@ -61,7 +60,7 @@ class Tracked:
     :ivar moved_s: time at which its counters last moved; None = never.
     :ivar got_on_s: time at which they had last moved by more than keep-alives
         move them; None = never.
-    :ivar sending: rates at its hosts by their last reports.
+    :ivar sending: queues and rates at its hosts by their last reports.
     :ivar deadline_s: deadline that its tenant wants; inf = none.
     :ivar is_promised: whether the deadline was promised at the launch.
     :ivar was_placed: whether all its VMs ran at some time; a VM that is
@@ -102,8 +101,6 @@ class Tracked:
     got_on_s: float | None = None
     deadline_s: float = math.inf
     is_promised: bool = False
-    queues: silent_flows.Queues = dataclasses.field(
-        default_factory=silent_flows.Queues)
     sending: sent.Sending = dataclasses.field(default_factory=sent.Sending)
     was_placed: bool = False
     is_dirty: bool = False
@@ -134,7 +131,6 @@ class Tracked:
             now = {member.host for member in members.values()
                    if member.host is not None}
             self.hosts |= now
-            self.queues.keep(now)
             self.sending.keep(now)
             for name in ('route', 'planned_route', 'awaited_hosts', 'whole',
                          '_ends'):
@@ -449,8 +445,8 @@ class Tracked:
 
     def is_busy(self, now_s: float, quiet_s: float) -> bool:
         """Tell whether bytes wait at a host or moved within ``quiet_s``."""
-        return bool(self.queues) or (self.moved_s is not None
-                                     and now_s - self.moved_s < quiet_s)
+        return self.sending.is_queued or (self.moved_s is not None
+                                          and now_s - self.moved_s < quiet_s)
 
     def has_expired(self, now_s: float) -> bool:
         """Tell whether the time has come at which the coflow is given up."""

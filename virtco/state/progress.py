@@ -287,9 +287,10 @@ class Progress:
             if tracked is None:
                 continue
             counters = after.get(coflow_id)
-            if tracked.queues.take(host, counters) and counters is None:
+            was_queued = tracked.sending.take(host, counters,
+                                              sent.get(coflow_id))
+            if was_queued and counters is None:
                 drained |= tracked.is_all_sent(self.endings)
-            tracked.sending.take(host, sent.get(coflow_id))
             if coflow_id not in sent:  # else it is when it is credited
                 tracked.touch()
         state.sending = found or byte_counters.NOTHING

@@ -27,18 +27,6 @@ def is_overrun(tracked: inflight.Tracked, rules: endings.Rules) -> bool:
         *tracked.crossed_bytes, rules)
 
 
-def _queued_bytes(tracked: inflight.Tracked) -> np.ndarray:
-    """Estimate the bytes in queues per pair, shape (n_pairs,), for a coflow
-    all of whose bytes were counted.
-
-    Counters see packets that TCP sends twice, so some data may still be
-    on its way. It waits where there is a queue. Tails everywhere would
-    hold all of the coflow's ports for what is left on one of them.
-    """
-    return tracked.queues.of_pairs(tracked.route.pairs,
-                                   tracked.left_bytes(tracked.route))
-
-
 def _unhinted_bytes(tracked: inflight.Tracked, rules: endings.Rules
                     ) -> np.ndarray:
     """Estimate the bytes that an overrun will still send, shape
@@ -58,14 +46,18 @@ def _left_now_bytes(tracked: inflight.Tracked, rules: endings.Rules
                     ) -> np.ndarray:
     """Return the bytes left per pair, hinted or expected, shape (n_pairs,).
     """
+    left_bytes = tracked.left_bytes(tracked.route)
     if tracked.model.is_estimated or not endings.is_all_sent(
             tracked.model.size_bytes, tracked.crossing_bytes, rules):
-        return tracked.left_bytes(tracked.route)
+        return left_bytes
     if is_overrun(tracked, rules):
         return _unhinted_bytes(tracked, rules)
-    if tracked.queues or not is_exceeded(tracked, rules):
-        return _queued_bytes(tracked)
-    return tracked.left_bytes(tracked.route)
+    if tracked.sending.is_queued or not is_exceeded(tracked, rules):
+        # Counters see packets that TCP sends twice, so some data may still be
+        # on its way, where there is a queue. Tails everywhere would hold all
+        # of the coflow's ports for the rest on one of them.
+        return tracked.sending.queued_bytes(tracked.route.pairs, left_bytes)
+    return left_bytes
 
 
 def _served(tracked: inflight.Tracked) -> live.Flows:
@@ -88,7 +80,7 @@ def _sending(tracked: inflight.Tracked, left_bytes: np.ndarray,
     if tracked.model.is_estimated or tracked.moved_s is None:
         return None
     silent_bytes = silent_flows.silent_bytes(
-        tracked.counting, tracked.route, tracked.queues, tracked.moved_s,
+        tracked.counting, tracked.route, tracked.sending, tracked.moved_s,
         heard_s, rules)
     if silent_bytes is None:
         return None
@@ -163,8 +155,7 @@ def shown(tracked: inflight.Tracked, strangers: Collection[str],
                 capped_flows.least_s(tracked, addresses))
         tracked.shown = schedule_input.Coflow(
             _live(tracked, drawn, strangers, rules, heard_s, in_debt),
-            drawn.table, tracked.moved_s, bool(tracked.queues),
+            drawn.table, tracked.moved_s, tracked.sending.is_queued,
             tracked.upcoming is not None,
-            tracked.sending.of_pairs(tracked.route.pairs, tracked.queues)
-            ), in_debt
+            tracked.sending.rates_bps(tracked.route.pairs)), in_debt
     return tracked.shown[0]

@@ -158,7 +158,7 @@ def test_where_all_was_sent_the_queues_are_left():
     send(found, 'h1', 1e6 - 7000, 1.0, 2.0)
     # A thousandth of all may be what counters get wrong.
     assert left(found) == [0, 0, 0]
-    found.queues.take('h0', reports.CoflowCounters('c', 6e6,
+    found.sending.take('h0', reports.CoflowCounters('c', 6e6,
                                                    backlog_bytes=900))
     found.touch()
     assert left(found) == pytest.approx([600, 300, 0])
@@ -205,7 +205,7 @@ def test_what_is_shown_is_made_once():
     assert shown(found) is one
     assert not one.is_queued and not one.is_resting
     assert one.moved_s is None
-    found.queues.take('h0', reports.CoflowCounters('c', 0, backlog_bytes=1))
+    found.sending.take('h0', reports.CoflowCounters('c', 0, backlog_bytes=1))
     found.touch()
     assert shown(found).is_queued
     found.rest()
@@ -527,9 +527,9 @@ def test_it_ends_when_most_was_sent_and_nothing_moves():
     send(found, 'h1', 3.1e5, 1.0, 2.0)
     assert not coflow_ends.find_end(found, 3.9, RULES)
     assert coflow_ends.find_end(found, 4.0, RULES)
-    found.queues.take('h1', reports.CoflowCounters('c', 0, backlog_bytes=1))
+    found.sending.take('h1', reports.CoflowCounters('c', 0, backlog_bytes=1))
     assert not coflow_ends.find_end(found, 4.0, RULES)
-    found.queues.take('h1', None)
+    found.sending.take('h1', None)
     found.state = STATE.DONE
     assert not coflow_ends.find_end(found, 4.0, RULES)
     less = tracked()

@@ -15,6 +15,7 @@ from virtco.state import byte_counters
 from virtco.state import live_state
 from virtco.state import route as routes
 from virtco.state import schedule_input
+from virtco.state import sending as sending_model
 from virtco.state import silent_flows
 from virtco.wire import reports
 
@@ -89,19 +90,18 @@ def test_a_flow_is_not_silent_while_something_waits_for_it(
 
 
 def test_queues_are_those_of_the_last_report():
-    queues = silent_flows.Queues()
+    queues = sending_model.Sending()
     pairs = live.Pairs([('a', 'b'), ('a', 'c'), ('d', 'b')])
-    assert not queues
+    assert not queues.is_queued
     # A destination may have two classes while it changes from one to another.
-    assert queues.take('a', reports.CoflowCounters(
+    assert not queues.take('a', reports.CoflowCounters(
         'c', 0, backlog_bytes=5, destinations=tuple(
-            reports.DestinationCounter('b', 0, size) for size in (2, 3, 0)))
-    ) == 0
-    assert queues
-    assert queues.are_empty(pairs).tolist() == [False, True, True]
-    assert queues.take('a', None) == 5
-    assert not queues
-    assert queues.are_empty(pairs).all()
+            reports.DestinationCounter('b', 0, size) for size in (2, 3, 0))))
+    assert queues.is_queued
+    assert queues.are_queues_empty(pairs).tolist() == [False, True, True]
+    assert queues.take('a', None)
+    assert not queues.is_queued
+    assert queues.are_queues_empty(pairs).all()
 
 
 def test_a_silent_flow_keeps_its_class_with_the_least_rate(overstated):
@@ -165,7 +165,7 @@ def silent(sent, at_s, sizes=(4e6, 2e6, 2e3), moved_s=20.0, heard_s=None,
         if size_bytes:
             counting.credit(np.array([flow]), size_bytes)
             counting.moved((flow_s, flow_s), False)
-    queues = silent_flows.Queues()
+    queues = sending_model.Sending()
     for host, dst in queued:
         queues.take(host, reports.CoflowCounters(
             'c', 0, backlog_bytes=5, destinations=(
@@ -256,27 +256,27 @@ def test_a_queue_stays_where_a_vm_is(overstated):
     """Another one moves; one without a host is nowhere."""
     tracked = overstated._groups.coflows['c']
     for host in ('h0', 'h2'):
-        tracked.queues.take(host, reports.CoflowCounters(
+        tracked.sending.take(host, reports.CoflowCounters(
             'c', 0, backlog_bytes=7))
     tracked.place({row: routes.Member(f'vm{row}', host, host is not None)
                    for row, host in enumerate(('h0', None, 'h3'))})
-    assert tracked.queues.whole_bytes == {'h0': 7}
+    assert tracked.sending._queues.keys() == {'h0'}
 
 
 def test_what_waits_is_told_by_destination():
     pairs = live.Pairs((('h0', 'h1'), ('h0', 'h2'), ('h1', 'h2'),
                         ('h2', 'h0')))
-    queues = silent_flows.Queues()
+    queues = sending_model.Sending()
     shares = np.array([3.0, 1.0, 5.0, 0.0])
-    assert queues.of_pairs(pairs, shares).tolist() == [0, 0, 0, 0]
+    assert queues.queued_bytes(pairs, shares).tolist() == [0, 0, 0, 0]
     queues.take('h0', reports.CoflowCounters(
         'c', 0, backlog_bytes=100, destinations=(
             reports.DestinationCounter('h2', 0, 100),)))
     # Although more is left for h1.
-    assert queues.of_pairs(pairs, shares).tolist() == [0, 100, 0, 0]
+    assert queues.queued_bytes(pairs, shares).tolist() == [0, 100, 0, 0]
     queues.take('h0', reports.CoflowCounters(
         'c', 0, backlog_bytes=140, destinations=(
             reports.DestinationCounter('h2', 0, 100),)))
     queues.take('h1', reports.CoflowCounters('c', 0, backlog_bytes=7))
     queues.take('h2', reports.CoflowCounters('c', 0, backlog_bytes=9))
-    assert queues.of_pairs(pairs, shares).tolist() == [30, 110, 7, 0]
+    assert queues.queued_bytes(pairs, shares).tolist() == [30, 110, 7, 0]
