@@ -41,12 +41,12 @@ def replaced(before, **values):
                            reports.Report)
 
 
-def host_rates(pair_rates, now_s):
+def host_rates(pair_rates):
     """What these readings of pairs say of the hosts."""
     readings = hostrates.Readings()
     for one in pair_rates:
         readings.add(one)
-    return readings.estimate(now_s)
+    return readings.estimate()
 
 
 def readings(pairs, src, dst):

@@ -40,7 +40,7 @@ def state(database, live=None, **values):
     return types.SimpleNamespace(**{
         'database': database, 'live': live, 'tell_leader': None,
         'has_database': lambda: True,
-        'pairs': types.SimpleNamespace(
+        'rates': types.SimpleNamespace(
             choose=lambda *_hosts: pipes.Chosen({}, '')),
         'invalidate': lambda *_groups: None} | values)
 

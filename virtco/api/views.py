@@ -30,7 +30,7 @@ def host(seen: host_state.View, policy: edge_policy.EdgePolicy | None,
         link_ingress_bps=report.link.ingress_bps,
         measured_egress_bps=found.measured_egress_bps,
         measured_ingress_bps=found.measured_ingress_bps,
-        measured_age_s=now_s - found.measured_s
+        measured_age_s=max(0.0, now_s - found.measured_s)
         if found.measured_s is not None else None,
         rate_source=found.source,
         coflows_bps=sum(seen.observed_bps.values()),

@@ -36,7 +36,8 @@ _MEASURED = operator.attrgetter('measured_s')
 class HostRate:
     """Rates of a host's link out and in, None where unknown.
 
-    :ivar age_s: time since the newest reading of the direction that is older.
+    :ivar measured_s: time of the newest reading of the direction that is
+        older.
     :ivar egress_lower_bound: the uplink may be faster, because either the
         trains were limited elsewhere or the peers are known to be slow. The
         link's nominal rate is then the better guess if it is higher.
@@ -44,7 +45,7 @@ class HostRate:
 
     egress_bps: float | None
     ingress_bps: float | None
-    age_s: float
+    measured_s: float
     egress_lower_bound: bool = False
     ingress_lower_bound: bool = False
 
@@ -90,7 +91,7 @@ class Readings:
         self._put(True, pair.src, pair.dst, pair)
         self._put(False, pair.dst, pair.src, pair)
 
-    def estimate(self, now_s: float) -> dict[str, HostRate]:
+    def estimate(self) -> dict[str, HostRate]:
         """Estimate egress and ingress of every host that was measured.
 
         Without noise an estimate never exceeds the true rate, and it is the
@@ -110,8 +111,8 @@ class Readings:
             found[host] = HostRate(
                 egress.rate_bps if egress else None,
                 ingress.rate_bps if ingress else None,
-                max(0.0, now_s - min(side.newest_s for side in (
-                    egress, ingress) if side is not None)),
+                min(side.newest_s for side in (egress, ingress)
+                    if side is not None),
                 _is_bound(host, egress, slow_out, slow_in),
                 _is_bound(host, ingress, slow_in, slow_out))
         return found

@@ -24,7 +24,7 @@ from virtco.db import groups as db_groups
 from virtco.measure import constant
 from virtco.model import coflow as coflow_model
 from virtco.objects import new_groups
-from virtco.state import pair_history
+from virtco.state import measured_rates
 from virtco.state import state as states
 from virtco.wire import group as wire
 
@@ -199,12 +199,12 @@ class Advice:
         """Estimate the rates between a group's hosts, on all bases shown."""
         now_s = self._clock()
         readings = estimates.Readings.of(
-            self._state.pairs.table(now_s - pair_history.RETENTION_S),
+            self._state.rates.table(now_s - measured_rates.RETENTION_S),
             group.hosts, self._state.live.links_bps(set(group.hosts), now_s),
             self._conf.placement.default_link_bps,
             states.rules_of(self._conf).payload_fraction)
         return estimates_by(readings, estimates.Basis(chosen),
-                            self._state.pairs.estimator)
+                            self._state.rates.estimator)
 
 
 def estimates_by(readings: estimates.Readings, chosen: estimates.Basis,

@@ -51,7 +51,7 @@ class Planning:
         self._settings = settings
         self._metrics = counts
         self._live = state.live
-        self._pairs = state.pairs
+        self._rates = state.rates
         self._pace = pace
         self._clock = clock
         self.window = window.Window(conf, settings, counts, pace)
@@ -119,7 +119,7 @@ class Planning:
                                if member.host}
         now_s = self._clock()
         self._live.meet(hosts, now_s)
-        chosen = self._pairs.choose(hosts, now_s,
+        chosen = self._rates.choose(hosts, now_s,
                                     lambda: self._live.wire_tree(now_s))
         view.remarks = [chosen.text] if chosen.text else []
         coflows = tuple(

@@ -12,6 +12,7 @@ import math
 import numpy as np
 
 from virtco.state import host_state
+from virtco.measure import hostrates
 from virtco.state import measured_rates
 from virtco.state import schedule_input as snapshots
 from virtco.state import uplink_rates
@@ -47,7 +48,7 @@ class HostUplinks:
         self._others_bps = np.zeros((3, 0))
         # Hosts of which something changed; None: any may have.
         self._changed: set[str] | None = None
-        self._estimate: measured_rates.Estimate | None = None
+        self._measured: Mapping[str, hostrates.HostRate] | None = None
         self._rates_hold_until_s = math.inf
 
     def set_strangers(self, hosts: Set[str]) -> bool:
@@ -77,13 +78,12 @@ class HostUplinks:
 
     def refresh(self, now_s: float) -> None:
         """Look again at those of which something changed."""
-        estimate = self._rates.estimate(now_s)
-        if (estimate is not self._estimate
-                or now_s > self._rates_hold_until_s):
-            self._estimate = estimate
+        measured = self._rates.hosts()
+        if measured is not self._measured or now_s > self._rates_hold_until_s:
+            self._measured = measured
             self._rates_hold_until_s = min(
-                (until_s for rate in estimate.hosts.values() for until_s in [
-                    estimate.at_s - rate.age_s + self._rules.max_age_s]
+                (until_s for rate in measured.values() for until_s in [
+                    rate.measured_s + self._rules.max_age_s]
                  if until_s >= now_s), default=math.inf)
             self._changed = None
         elif self._changed is not None and not self._changed:
@@ -95,7 +95,7 @@ class HostUplinks:
             found = {name: snapshots.Host(name, None, 0.0, 0.0)
                      for name in self.strangers}
         for name in self._changed:
-            found[name] = self._uplink(name, estimate, now_s)
+            found[name] = self._uplink(name, measured.get(name), now_s)
         self._changed = set()
         if found == before:
             return
@@ -106,7 +106,7 @@ class HostUplinks:
         for name in self._hosts:
             self.observed(name)
 
-    def _uplink(self, name: str, estimate: measured_rates.Estimate,
+    def _uplink(self, name: str, rate: hostrates.HostRate | None,
                 now_s: float) -> snapshots.Host:
         """Combine a host's reported link and its measured rate."""
         state, rate = self._hosts[name], estimate.hosts.get(name)

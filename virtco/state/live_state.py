@@ -64,6 +64,9 @@ class LiveState:
                  plane: Callable[[], tree.Plane | None] = lambda: None):
         #: Hosts that take no new group.
         self.drained: frozenset[str] = frozenset()
+        #: Called when counters were taken, or missed, that no report repeats:
+        #: those of a host's last epoch, or of a host that senders left.
+        self.on_last_counts: Callable[[], None] = lambda: None
         self._lock = threading.RLock()
         self._rules = given
         self._groups = living_groups.Groups()
@@ -114,7 +117,8 @@ class LiveState:
                                           ended):
                 self._debts.end(gone.project_id, gone.coflow_id)
             self._progress.hinted(self._groups.coflows.keys() - before)
-            have_moved = self._progress.moved_away(senders)
+            if self._progress.moved_away(senders):
+                self.on_last_counts()
             vms |= self._groups.vms_of(only)
             members_of = {vm: self._groups.vms[vm][2] for vm in vms
                           if vm in self._groups.vms}
@@ -125,7 +129,6 @@ class LiveState:
             self._progress.forget_owners()
             self._note_strangers(self._groups.hosts(running=True)
                                  - self._hosts.keys())
-            return have_moved
 
     def ended(self) -> Set[str]:
         """Return the ids of coflows whose end the database may lack."""
@@ -360,14 +363,6 @@ class LiveState:
         with self._lock:
             self._progress.count_pairs(wanted)
 
-    def begins_anew(self, host: str, report: reports.Report) -> bool:
-        """Tell whether a report's counters do not go on from the last one's.
-        """
-        with self._lock:
-            state = self._hosts.get(host)
-            return state is not None and (
-                state.counters.epoch not in ('', report.epoch))
-
     def intake(self, host: str, report: reports.Report,
                now_s: float) -> bool:
         """Count a report; True when the schedule should follow at once."""
@@ -400,6 +395,8 @@ class LiveState:
                 self._progress.refuse_addresses(
                     state, self._reporters.shared(host))
             is_urgent = self._progress.take(state, taken, now_s)
+            if state.counters.epoch not in ('', report.epoch):
+                self.on_last_counts()
             return (is_urgent or taken.new_ports or taken.new_link
                     or taken.new_flood) and state.may_hurry(now_s)
 

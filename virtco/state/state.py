@@ -25,7 +25,6 @@ from virtco.scheduling import endings
 from virtco.state import host_state
 from virtco.state import live_state
 from virtco.state import measured_rates
-from virtco.state import pair_history
 from virtco.state import schedule_input
 from virtco.state import summary
 from virtco.state import transactions
@@ -41,8 +40,8 @@ MOST_GROUPS = 500
 #: deletions of old measurements.
 PAIRS_S = 1.0
 FORGET_S = 600.0
-#: A reading is written at most so long after it was measured, unless the
-#: database is away; and how many wait for it.
+#: A reading is written at most so long after it was measured, with the counts,
+#: unless the database is away; and how many wait for it.
 LATE_S = 30.0
 MOST_UNSTORED = 1000
 LOG = logging.getLogger(__name__)
@@ -75,12 +74,12 @@ class State:
         self.database = database
         self._turns = turns
         self._clock = clock
-        self.rates = measured_rates.Rates()
         rules = rules_of(conf)
-        self.pairs = pair_history.Pairs(
-            self.rates, pair_history.DEPTH, pair_history.RETENTION_S,
+        self.rates = measured_rates.Rates(
+            measured_rates.DEPTH, measured_rates.RETENTION_S,
             rules.uplink.max_age_s)
         self.live = live_state.LiveState(rules, self.rates, plane)
+        self.live.on_last_counts = self._flush_soon
         self.tell_leader: Callable[[messages.PeerSaid], None] | None = None
         self.has_database: Callable[[], bool] = lambda: True
         self.on_load: list[Callable[[], None]] = []
@@ -91,14 +90,13 @@ class State:
         self._lock = threading.Lock()
         # Held while the hosts' rows are written.
         self._saving = threading.Lock()
-        self._stale_all = True
+        # Groups to be read again; None: all.
+        self._stale: Set[str] | None = None
         self._is_behind = False
         self._loading = threading.Lock()
-        self._stale: set[str] = set()
         self._forgot_s = -math.inf
         # Rows of measurements that the database has not.
         self._unstored: dict[tuple[str, str, int], dict[str, Any]] = {}
-        self._storing = threading.Lock()
         self._flushed_s = -math.inf
 
     def load(self) -> None:
@@ -128,7 +126,7 @@ class State:
         with self._loading:
             self.tell_leader = None
             self.load()
-            self._stale_all = self._is_behind = True
+            self._stale, self._is_behind = None, True
         # Read before edge modules report: their bytes add to the stored
         # counts.
         self.refresh()
@@ -140,9 +138,13 @@ class State:
             if self.tell_leader is None:
                 return
             self.load()
-        with self._lock:
-            self._stale_all = True
+        self._note_stale(None)
         self.changed()
+
+    def _note_stale(self, groups: Iterable[str] | None) -> None:
+        with self._lock:
+            self._stale = (None if groups is None or self._stale is None
+                           else self._stale | set(groups))
 
     def generation(self) -> int:
         """Return the generation of all reservations in the database."""
@@ -157,11 +159,7 @@ class State:
 
     def invalidate(self, groups: Iterable[str] | None = None) -> None:
         """Note groups that changed in the database; None: any may have."""
-        with self._lock:
-            if groups is None:
-                self._stale_all = True
-            else:
-                self._stale.update(groups)
+        self._note_stale(groups)
         self._tell(messages.Changed(
             None if groups is None else list(groups)))
         self.changed()
@@ -191,28 +189,23 @@ class State:
 
     def _refresh(self) -> None:
         with self._lock:
-            groups, self._stale = self._stale, set()
-            everything = self._stale_all or len(groups) > MOST_GROUPS
-            self._stale_all = False
-        if not (everything or groups):
+            only, self._stale = self._stale, frozenset()
+        if only is not None and not only:
             return
-        only = None if everything else groups
+        if only is not None and len(only) > MOST_GROUPS:
+            only = None
         # Rows that are read may be older than a write of these ends.
         ended = self.live.ended()
         try:
             with self.database.reader() as session:
-                has_moved = self.live.load_groups(
+                self.live.load_groups(
                     db_groups.living_members(session, only),
                     db_groups.living_coflows(session, only), only,
                     anew=self.tell_leader is not None or self._is_behind,
                     ended=ended)
-            if has_moved:
-                self._flush_soon()
             self._is_behind = False
         except Exception:
-            with self._lock:
-                self._stale_all |= everything
-                self._stale |= groups
+            self._note_stale(only)
             raise
 
     # Hosts.
@@ -232,7 +225,6 @@ class State:
         """Forget measurements of hosts, and tell the listeners."""
         if hosts:
             self.rates.forget(hosts)
-            self.pairs.forget(hosts)
             for key in list(self._unstored):
                 if not hosts.isdisjoint(key[:2]):
                     self._unstored.pop(key, None)
@@ -241,19 +233,16 @@ class State:
 
     def _forget_quiet(self, now_s: float) -> None:
         """Forget hosts of which no measurement is left, either."""
-        quiet = self.live.quiet_hosts(now_s - pair_history.RETENTION_S)
+        quiet = self.live.quiet_hosts(now_s - measured_rates.RETENTION_S)
         if quiet:
             LOG.info('%d hosts did not report for %d days and are forgotten.',
-                     len(quiet), pair_history.RETENTION_S // 86_400)
+                     len(quiet), measured_rates.RETENTION_S // 86_400)
             self.forget_hosts(quiet)
 
     # Reports of edge modules.
 
     def report(self, host: str, report: reports.Report) -> None:
-        begins_anew = self.live.begins_anew(host, report)
         urgent = self.live.intake(host, report, self._clock())
-        if begins_anew:
-            self._flush_soon()
         for tell in self.on_report:
             tell(host, report)
         self.changed(urgent)
@@ -264,59 +253,46 @@ class State:
 
     def measured(self, measurement: reports.Measurement) -> None:
         now_s = self._clock()
-        self.rates.add(measurement, now_s)
-        slot = self.pairs.add(measured_rates.reading(measurement, now_s))
-        row = {name: getattr(measurement, name)
-               for name in reports.Measurement.__struct_fields__
-               if name not in ('probe_id', 'sent_bytes', 'windows_bytes')}
+        slot = self.rates.add(measurement, now_s)
         self._unstored[measurement.src, measurement.dst, slot] = {
-            'slot': slot, 'measured_at': now_s, **row}
+            'slot': slot, 'measured_at': now_s, **{
+                name: getattr(measurement, name)
+                for name in measured_rates.STORED}}
         if len(self._unstored) > MOST_UNSTORED:
             self._unstored.pop(next(iter(self._unstored)), None)
-        self._store_readings()
         self.changed(False)
 
     def _store_readings(self) -> None:
-        """Store measurements that the database has not, the oldest first.
+        """Store measurements that the database has not, the oldest first."""
+        rows = dict(self._unstored)
 
-        While it is away they wait, since all reports would wait with them.
-        """
-        if not (self._unstored and self.has_database()
-                and self._storing.acquire(blocking=False)):
-            return
-        try:
-            rows = dict(self._unstored)
+        def save(session: orm.Session) -> None:
+            for row in rows.values():
+                session.merge(models.Reading(**row))
 
-            def save(session: orm.Session) -> None:
-                for row in rows.values():
-                    session.merge(models.Reading(**row))
-
+        if rows:
             self.database.as_leader(save)
-            for key, row in rows.items():
-                if self._unstored.get(key) is row:
-                    del self._unstored[key]
-        finally:
-            self._storing.release()
+        for key, row in rows.items():
+            if self._unstored.get(key) is row:
+                self._unstored.pop(key, None)
 
     def load_readings(self, session: orm.Session) -> None:
         """Load readings of rates that other processes stored meanwhile."""
         # A reading that was measured later may have been stored already.
-        found = records.list_readings(
-            session, self.pairs.newest_s() - LATE_S)
-        self.rates.load(found)
-        self.pairs.load(found)
+        self.rates.load(records.list_readings(
+            session, self.rates.newest_s() - LATE_S))
 
     def _estimate_pairs(self) -> None:
         began_s = time.thread_time()
         now_s = self._clock()
-        self.pairs.refresh(now_s)
+        self.rates.refresh(now_s)
         if (self.tell_leader is None
                 and now_s - self._forgot_s >= FORGET_S):
             self._forgot_s = now_s
             self.database.as_leader(
                 lambda session: records.forget_readings(
-                    session, now_s - pair_history.RETENTION_S,
-                    pair_history.DEPTH))
+                    session, now_s - measured_rates.RETENTION_S,
+                    measured_rates.DEPTH))
             self._forget_quiet(now_s)
         # No more than a tenth of a core.
         time.sleep(min(10.0, 9 * (time.thread_time() - began_s)))
@@ -324,9 +300,7 @@ class State:
     # Writes to the database.
 
     def _flush_soon(self) -> None:
-        """Store counts that no process that takes over could find: those of a
-        host's last epoch, and of a host that senders left.
-        """
+        """Store counts that no process that takes over could find."""
         self._turns.hasten('flush', self._flushed_s + FLUSH_SOON_S)
 
     def flush(self) -> None:
@@ -335,7 +309,7 @@ class State:
         periodic.give_way(self.is_answering, FLUSH_TAKES_S)
         with self._saving:
             self._flush()
-        self._store_readings()
+            self._store_readings()
         self.database.checkpoint()
 
     def _flush(self) -> None:

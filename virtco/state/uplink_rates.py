@@ -42,16 +42,13 @@ class Rules:
 
 
 def of_host(link: reports.Link, rate: hostrates.HostRate | None,
-            rules: Rules, at_s: float = 0.0,
-            now_s: float = 0.0) -> Capacity:
+            rules: Rules, now_s: float = 0.0) -> Capacity:
     """Combine the link's speed with the measured rate.
 
     A measurement within the tolerance of the link's speed confirms it; one
     that only bounds the rate from below counts where it is the larger.
-
-    :param at_s: the measurement's age is of that time.
     """
-    if rate is None or now_s - at_s + rate.age_s > rules.max_age_s:
+    if rate is None or now_s - rate.measured_s > rules.max_age_s:
         rate = _UNMEASURED
     egress_bps, out_source = _one_way(
         link.egress_bps, rate.egress_bps, rate.egress_lower_bound, rules)
@@ -60,7 +57,7 @@ def of_host(link: reports.Link, rate: hostrates.HostRate | None,
     is_measured = rate.egress_bps is not None or rate.ingress_bps is not None
     return Capacity(
         egress_bps, ingress_bps, rate.egress_bps, rate.ingress_bps,
-        at_s - rate.age_s if is_measured else None,
+        rate.measured_s if is_measured else None,
         next(source for source in ('measured', 'link', 'unknown')
              if source in (out_source, in_source)))
 

@@ -17,7 +17,7 @@ LINK_BPS = 1e8
 @pytest.fixture
 def controller(tmp_path):
     with harness.running(tmp_path, {'probe': {'enabled': 'false'}}, constants={
-            'virtco.state.pair_history.DEPTH': 4}) as found:
+            'virtco.state.measured_rates.DEPTH': 4}) as found:
         yield found
 
 

@@ -7,7 +7,6 @@ import pytest
 from tests.unit import made
 from tests.unit import stored
 from tests.unit.api import service
-from virtco.measure import history
 
 
 def test_checks_are_of_hosts_a_group_or_all(own, monkeypatch):
@@ -50,11 +49,11 @@ def test_checks_are_of_hosts_a_group_or_all(own, monkeypatch):
 def measured():
     """Three times of one pair, the newest slowest, and one of another."""
     found = service.Service()
-    pairs = found.rooms.state.pairs
+    pairs = found.rooms.state.rates
     for at_s, rate_bps, rtt_s in ((900, 5e8, 1e-4), (950, 6e8, 4e-4),
                                   (960, 1e8, 2e-4)):
-        pairs.add(history.Reading('h1', 'h0', rate_bps, at_s, rtt_s=rtt_s))
-    pairs.add(history.Reading('h2', 'h0', 3e8, 980))
+        pairs.add(made.measurement('h1', 'h0', rate_bps, rtt_s=rtt_s), at_s)
+    pairs.add(made.measurement('h2', 'h0', 3e8), 980)
     yield found
     found.rooms.database.dispose()
 
@@ -98,9 +97,9 @@ def test_the_constant_component_is_fitted_once(measured):
     fitted = measured.get(path)
     assert fitted['statistic'] == 'constant'
     assert fitted['values'][2][0] == pytest.approx(3e8, rel=0.5)
-    measured.rooms.state.pairs.refresh(measured.clock())
+    measured.rooms.state.rates.refresh(measured.clock())
     known = measured.get(path)
-    rates = measured.rooms.state.pairs.known.component.rates
+    rates = measured.rooms.state.rates.known.component.rates
     assert {known['values'][1][0], known['values'][2][0]} == set(rates)
     # Of another time it is fitted to what was known then.
     then = measured.get(path + '?at=900')
@@ -120,8 +119,8 @@ def test_performers(measured, api):
     assert api.get('/v1/performers') == {
         'estimator': None, 'noise': None, 'trust': None, 'errors': {},
         'hosts': []}
-    measured.rooms.state.pairs.refresh(measured.clock())
-    component = measured.rooms.state.pairs.known.component
+    measured.rooms.state.rates.refresh(measured.clock())
+    component = measured.rooms.state.rates.known.component
     found = measured.get('/v1/performers')
     assert found['estimator'] == str(component.estimator)
     assert (found['noise'], found['trust']) == (component.noise,

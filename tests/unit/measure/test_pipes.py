@@ -28,7 +28,7 @@ def _known(slow=(), *, n=6, disturbed=(), only=None):
         rate *= 1 + 0.01 * rng.standard_normal()
         kept.add(history.Reading(src, dst, rate, 100.0 + at))
         pairs.append(history.Reading(src, dst, rate, 100.0 + at))
-    return pipes.known(kept.table(), made.host_rates(pairs, 110.0))
+    return pipes.known(kept.table(), made.host_rates(pairs))
 
 
 def test_a_pair_that_its_hosts_do_not_explain():
@@ -172,7 +172,7 @@ def test_a_pair_that_became_fast_is_no_pipe_any_more():
             rate = LINK * (0.4 if slow else 1.0)
             kept.add(history.Reading(src, dst, rate, 100.0 + at))
             pairs.append(history.Reading(src, dst, rate, 100.0 + at))
-    found = pipes.known(kept.table(), made.host_rates(pairs, 110.0),
+    found = pipes.known(kept.table(), made.host_rates(pairs),
                         estimator=constant.Estimator.MEDIAN)
     assert found.slow == {}
 

@@ -15,12 +15,10 @@ from tests.unit import plain
 from tests.unit import stored
 from virtco import exception
 from virtco.advise import mappings
-from virtco.measure import history
 from virtco.model import states
 from virtco.objects import group_advice
 from virtco.state import live_state
 from virtco.state import measured_rates
-from virtco.state import pair_history
 
 #: Each direction of each pair has a rate of its own; h0 to h2 is slow.
 RATES = {('h0', 'h1'): 8e8, ('h1', 'h0'): 6e8, ('h0', 'h2'): 1e8,
@@ -38,14 +36,13 @@ class Bench:
         for row in range(3):
             self.live.intake(f'h{row}', made.report(ports=[
                 {'vm': f'p-a-{row}', 'ips': [f'10.0.0.{row}']}]), 90.0)
-        self.known = pair_history.Pairs(
-            measured_rates.Rates(), 5, 7200.0, 3600.0)
+        self.known = measured_rates.Rates(5, 7200.0, 3600.0)
         for (src, dst), rate_bps in RATES.items():
-            self.known.add(history.Reading(src, dst, rate_bps, 95.0))
+            self.known.add(made.measurement(src, dst, rate_bps), 95.0)
         self.advice = plain.Plain(group_advice.Advice(
             stored.conf(scheduler={'default_share': 0.02,
                                    'wire_overhead_fraction': 0.0}),
-            stored.state(self.database, self.live, pairs=self.known),
+            stored.state(self.database, self.live, rates=self.known),
             lambda: 100.0))
 
     def coflow(self, **values):

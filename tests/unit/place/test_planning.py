@@ -38,7 +38,7 @@ class Asking(asking.Asking):
         self.planning = planning.Planning(
             self.conf, self.settings, self.counts, stored.state(
                 self.database, self.state,
-                **({} if pairs is None else {'pairs': pairs})),
+                **({} if pairs is None else {'rates': pairs})),
             self.pace, self.clock)
 
     def look(self, *args, **values):

@@ -2,18 +2,15 @@
 
 """Hosts as they report: rates, links, strangers, and what stays the same."""
 
-import math
 
 import numpy as np
 import pytest
 
 from tests.unit import made
-from virtco.measure import history
 from virtco.model import cluster
 from virtco.state import host_state
 from virtco.state import host_uplinks
 from virtco.state import measured_rates
-from virtco.state import pair_history as known_pairs
 from virtco.state import schedule_input
 from virtco.state import uplink_rates
 from virtco.table import coflow_table
@@ -387,47 +384,42 @@ TREE = cluster.Tree(
     ('b', 'c', 4e9), ('c', 'b', 1e9), ('a', 'd', None), ('a', 'x', 2e9),
     ('x', 'a', 3e9), ('x', 'y', None)])
 def test_the_slowest_uplink_between_two_hosts(src, dst, rate_bps):
-    assert known_pairs._between(TREE, [(src, dst)]) == (
+    assert measured_rates._between(TREE, [(src, dst)]) == (
         {} if rate_bps is None else {(src, dst): rate_bps})
-    assert known_pairs._between(cluster.Tree(), [(src, dst)]) == {}
-
-
-def reading(src, dst, rate_bps, at_s):
-    return history.Reading(src, dst, rate_bps, at_s)
+    assert measured_rates._between(cluster.Tree(), [(src, dst)]) == {}
 
 
 def test_what_is_measured_after_hosts_were_forgotten_is_estimated():
-    pairs = known_pairs.Pairs(measured_rates.Rates(), known_pairs.DEPTH,
-                              7200.0, 3600.0)
+    pairs = measured_rates.Rates(measured_rates.DEPTH, 7200.0, 3600.0)
     for dst in 'bc':
-        pairs.add(reading('a', dst, 5e8, 1.0))
+        pairs.add(made.measurement('a', dst, 5e8), 1.0)
     assert pairs.refresh(2.0)
     pairs.forget({'x'})
     assert not pairs.refresh(3.0)
     pairs.forget({'c'})
-    pairs.add(reading('a', 'd', 7e8, 4.0))
+    pairs.add(made.measurement('a', 'd', 7e8), 4.0)
     assert pairs.refresh(5.0)
     assert pairs.known.table.hosts == ('a', 'b', 'd')
     # As many readings of each pair as RPCA takes.
-    assert known_pairs.DEPTH == 10
+    assert measured_rates.DEPTH == 10
 
 
 def test_estimators_are_compared_every_ten_minutes():
-    pairs = known_pairs.Pairs(measured_rates.Rates(), 10, 7200.0, 3600.0)
+    pairs = measured_rates.Rates(10, 7200.0, 3600.0)
     assert pairs.estimator is None and pairs.errors == {}
     assert pairs.refresh(0.0)  # of nothing, once
     assert not pairs.refresh(1.0)
     for turn in range(3):
         for src, dst, rate_bps in (('a', 'b', 5e8), ('b', 'a', 9e8)):
-            pairs.add(reading(src, dst, rate_bps * (1 + turn / 7),
-                              float(turn)))
+            pairs.add(made.measurement(src, dst, rate_bps * (1 + turn / 7)),
+                      float(turn))
     assert pairs.newest_s() == 2.0
     assert pairs.refresh(10.0)
     first = pairs.errors
     assert first and pairs.estimator == pairs.known.component.estimator
-    pairs.add(reading('a', 'b', 7e8, 11.0))
+    pairs.add(made.measurement('a', 'b', 7e8), 11.0)
     assert pairs.refresh(609.0) and pairs.errors is first
-    pairs.add(reading('a', 'b', 6e8, 12.0))
+    pairs.add(made.measurement('a', 'b', 6e8), 12.0)
     assert pairs.refresh(610.0) and pairs.errors is not first
     assert [
         rate_bps for _, rate_bps, _ in made.readings(pairs, 'b', 'a')
@@ -435,26 +427,27 @@ def test_estimators_are_compared_every_ten_minutes():
 
 
 def test_old_readings_are_forgotten():
-    pairs = known_pairs.Pairs(measured_rates.Rates(), 2, 100.0, 50.0)
-    pairs.add(reading('a', 'b', 5e8, 10.0))
-    pairs.add(reading('a', 'b', 7e8, 60.0))
+    pairs = measured_rates.Rates(2, 100.0, 50.0)
+    pairs.add(made.measurement('a', 'b', 5e8), 10.0)
+    pairs.add(made.measurement('a', 'b', 7e8), 60.0)
     pairs.refresh(120.0)
     assert np.isnan(pairs.known.table.rates_bps).sum() == 1
-    pairs.add(reading('b', 'a', 7e8, 60.0))
+    pairs.add(made.measurement('b', 'a', 7e8), 60.0)
     pairs.refresh(110.0)
     assert not np.isnan(pairs.known.table.rates_bps[:, 0]).any()
     assert pairs.table(60.0).rates_bps[-1].tolist() == [7e8, 7e8]
 
 
 def test_stored_readings_have_their_places():
-    pairs = known_pairs.Pairs(measured_rates.Rates(), 3, 1e6, 1e6)
-    assert pairs.add(reading('a', 'b', 5e8, 10.0)) == 0
-    assert pairs.add(reading('a', 'b', 6e8, 11.0)) == 1
+    pairs = measured_rates.Rates(3, 1e6, 1e6)
+    assert pairs.add(made.measurement('a', 'b', 5e8), 10.0) == 0
+    assert pairs.add(made.measurement('a', 'b', 6e8), 11.0) == 1
     pairs.refresh(12.0)
 
     class Row:
         src, dst, rate_bps, lower_bound = 'a', 'b', 9e8, False
-        rtt_s = rtt_median_s = None
+        rtt_s = rtt_median_s = rtt_p99_s = None
+        loss, method = 0.0, ''
 
         def __init__(self, slot, measured_at):
             self.slot, self.measured_at = slot, measured_at
@@ -463,7 +456,7 @@ def test_stored_readings_have_their_places():
     assert not pairs.refresh(12.0)
     pairs.load([Row(2, 13.0)])
     assert pairs.refresh(13.0)
-    again = known_pairs.Pairs(measured_rates.Rates(), 3, 1e6, 1e6)
+    again = measured_rates.Rates(3, 1e6, 1e6)
     again.load([Row(0, 9.0)])
     assert again.refresh(13.0)
     assert [
@@ -483,19 +476,16 @@ def test_rates_of_pairs_are_rows():
             second.loss, second.rtt_s, second.method) == (
                 'b', 0.25, True, 0.25, 0.1, 'train')
     assert found.age_s(30.0) == {('a', 'b'): 20.0, ('b', 'a'): 20.0}
-    assert measured_rates.Rates().estimate(1.0).hosts == {}
-    assert math.isfinite(found.estimate(12.0).at_s)
+    assert measured_rates.Rates().hosts() == {}
 
 
 def test_a_slow_pair_is_planned_by_unless_an_uplink_explains_it():
-    known = measured_rates.Rates()
-    pairs = known_pairs.Pairs(known, 10, 7200.0, 3600.0)
+    pairs = measured_rates.Rates(10, 7200.0, 3600.0)
     for turn in range(4):
         for src in 'abcd':
             for dst in set('abcd') - {src}:
                 rate_bps = 2e8 if (src, dst) == ('a', 'b') else 1e9
-                known.add(made.measurement(src, dst, rate_bps), float(turn))
-                pairs.add(reading(src, dst, rate_bps, float(turn)))
+                pairs.add(made.measurement(src, dst, rate_bps), float(turn))
     nothing = pairs.choose({'a', 'b'}, 5.0, cluster.Tree)
     assert nothing.rates_bps == {} and nothing.text == ''
     pairs.refresh(5.0)

@@ -18,7 +18,7 @@ from virtco.db import models
 from virtco.db import session as db_session
 from virtco.objects import objects
 from virtco.scheduling import policing
-from virtco.state import pair_history
+from virtco.state import measured_rates
 from virtco.state import schedule_input
 from virtco.state import state
 from virtco.table import coflow_table
@@ -28,8 +28,8 @@ from virtco.wire import messages
 
 @pytest.fixture(autouse=True)
 def _short_history(monkeypatch):
-    monkeypatch.setattr(pair_history, 'DEPTH', 3)
-    monkeypatch.setattr(pair_history, 'RETENTION_S', 7200.0)
+    monkeypatch.setattr(measured_rates, 'DEPTH', 3)
+    monkeypatch.setattr(measured_rates, 'RETENTION_S', 7200.0)
 
 
 class Bench:
@@ -136,7 +136,7 @@ def test_who_begins_to_lead_reads_the_progress_once(bench):
     own = bench.state
     own.refresh()
     own.live.intake('h1', known.report(20, coflow_id='c-p-a'), 1.0)
-    own._stale_all = own._is_behind = True  # as lead() says
+    own._stale, own._is_behind = None, True  # as lead() says
     own.refresh()
     assert own.live.status('c-p-a').sent_bytes == 0
     own.live.intake('h1', known.report(25, coflow_id='c-p-a'), 2.0)
@@ -168,19 +168,20 @@ def test_a_measurement_is_kept_and_survives_a_restart(bench):
         bench.state.measured(made.measurement(
             'a', 'b', rate_bps, sent_bytes=5, **rtts))
     assert bench.changes == [False] * 4
+    bench.state.flush()
     assert {row.slot: (row.rate_bps, row.measured_at, row.rtt_s,
                        row.rtt_median_s)
             for row in bench.rows(models.Reading)} == {
         0: (7e8, 1004.0, None, None), 1: (5e8, 1002.0, 0.1, 0.2),
         2: (6e8, 1003.0, 0.3, None)}
     assert [rtt_s for _, _, rtt_s in made.readings(
-        bench.state.pairs, 'a', 'b')] == [
+        bench.state.rates, 'a', 'b')] == [
         0.2, 0.3, None]
     again = Bench(bench.database)
     again.state.load()
-    assert made.readings(again.state.pairs, 'a', 'b') == made.readings(
-        bench.state.pairs, 'a', 'b')
-    assert again.state.rates.estimate(1003.0).hosts['a'].egress_bps == 7e8
+    assert made.readings(again.state.rates, 'a', 'b') == made.readings(
+        bench.state.rates, 'a', 'b')
+    assert again.state.rates.hosts()['a'].egress_bps == 7e8
 
 
 def test_who_does_not_lead_any_more_writes_nothing(bench):
@@ -190,8 +191,9 @@ def test_who_does_not_lead_any_more_writes_nothing(bench):
     bench.group()
     bench.state.refresh()
     bench.database.fence = fence
+    bench.state.measured(made.measurement('a', 'b', 1e9))
     with pytest.raises(RuntimeError):
-        bench.state.measured(made.measurement('a', 'b', 1e9))
+        bench.state._store_readings()
     with pytest.raises(RuntimeError):
         bench.state._estimate_pairs()
     bench.state.report('h1', known.report(50, coflow_id='c-p-a'))
@@ -351,17 +353,16 @@ def test_what_was_measured_a_while_ago_is_read_if_it_was_written_late(
     for src, early_s in (('c', 29.9), ('d', 30.1)):
         bench.now_s = 1000.0 - early_s
         bench.state.measured(made.measurement(src, 'b', 1e9))
+    bench.state.flush()
     follower.state.follow()
     assert set(follower.state.rates.age_s(1000.0)) == {('a', 'b'),
                                                        ('c', 'b')}
 
 
 def test_what_is_measured_does_not_wait_for_a_database_that_is_away(bench):
-    bench.state.has_database = lambda: False
+    bench.database.as_leader = lambda _work: 1 / 0
     bench.state.measured(made.measurement('a', 'b', 1e9))
     assert set(bench.state.rates.age_s(1000.0)) == {('a', 'b')}
-    bench.state.flush()
-    assert bench.rows(models.Reading) == []
 
 
 def stored_readings(bench):
@@ -371,20 +372,12 @@ def stored_readings(bench):
 def test_what_was_measured_without_the_database_is_stored_later(
         bench, monkeypatch):
     monkeypatch.setattr(state, 'MOST_UNSTORED', 3)
-    bench.state.has_database = lambda: False
     for number in range(5):
         bench.state.measured(made.measurement('a', f'b{number}', 1e9))
     bench.state.forget_hosts({'b3'})
-    bench.state.has_database = lambda: True
+    assert stored_readings(bench) == set()
     bench.state.flush()
     assert stored_readings(bench) == {('b2', 1e9), ('b4', 1e9)}
-    # Or with the next one.
-    bench.state.has_database = lambda: False
-    bench.state.measured(made.measurement('a', 'c', 1e9))
-    bench.state.has_database = lambda: True
-    bench.state.measured(made.measurement('a', 'd', 1e9))
-    assert {dst for dst, _ in stored_readings(bench)} == {
-        'b2', 'b4', 'c', 'd'}
     assert not bench.state._unstored
 
 
@@ -393,18 +386,11 @@ def test_a_measurement_that_could_not_be_stored_is_stored_later(
     def fail(_work):
         raise exception.DatabaseUnavailable(why='a test')
 
+    bench.state.measured(made.measurement('a', 'b', 1e9))
     with monkeypatch.context() as patch:
         patch.setattr(bench.database, 'as_leader', fail)
         with pytest.raises(exception.DatabaseUnavailable):
-            bench.state.measured(made.measurement('a', 'b', 1e9))
-    bench.state.flush()
-    assert stored_readings(bench) == {('b', 1e9)}
-
-
-def test_a_measurement_does_not_wait_for_others_that_are_being_stored(bench):
-    with bench.state._storing:
-        bench.state.measured(made.measurement('a', 'b', 1e9))
-    assert stored_readings(bench) == set()
+            bench.state.flush()
     bench.state.flush()
     assert stored_readings(bench) == {('b', 1e9)}
 
@@ -418,7 +404,7 @@ def test_pairs_are_estimated_on_a_tenth_of_a_core(bench, monkeypatch, used_s,
     monkeypatch.setattr(state.time, 'thread_time', lambda: times_s.pop(0))
     monkeypatch.setattr(state.time, 'sleep', pauses_s.append)
     bench.state._estimate_pairs()
-    assert bench.state.pairs.known.component is not None
+    assert bench.state.rates.known.component is not None
     assert pauses_s == [pause_s]
 
 
@@ -484,15 +470,17 @@ def test_a_debt_is_forgiven_everywhere(bench, follower):
 
 def test_old_readings_are_deleted_every_ten_minutes(bench, follower):
     bench.state.measured(made.measurement('a', 'b', 1e9))
+    bench.state.flush()
     bench.now_s += 7201.0
     follower.now_s = bench.now_s
     follower.state._estimate_pairs()
     assert len(bench.rows(models.Reading)) == 1
     bench.state._estimate_pairs()
     assert bench.rows(models.Reading) == []
-    assert bench.state.pairs.known.component is None or (
-        bench.state.pairs.known.count == 0).all()
+    assert bench.state.rates.known.component is None or (
+        bench.state.rates.known.count == 0).all()
     bench.state.measured(made.measurement('a', 'b', 1e9))
+    bench.state.flush()
     bench.execute(lambda session: session.query(models.Reading).update(
         {'measured_at': 1.0}))
     bench.now_s += 599.0
@@ -530,6 +518,7 @@ def invent(bench, names):
     for name in rest[:3]:
         for pair in ((name, first), (first, name)):
             bench.state.measured(made.measurement(*pair, 1e9))
+    bench.state.flush()
     bench.objects.findings.conclude(set(rest[:3]), [check_wire.Finding(
         kind='host-egress', subject=name, rate_bps=1e8, expected_bps=1e9,
         evidence=[]) for name in rest[:3]])
@@ -538,14 +527,14 @@ def invent(bench, names):
 
 def host_facts(bench):
     """Sizes of what the process keeps of hosts."""
-    live, known = bench.state.live, bench.state.pairs._history
+    live, known = bench.state.live, bench.state.rates._history
     live.views(bench.now_s)
     return [len(one) for one in (
         live._hosts, live._unsaved_hosts, live._sending, live._minors,
         live._addresses._vms, live._addresses.of_vm, live.drained,
         live._uplinks.capacities, live._uplinks.known,
         bench.state.rates._newest,
-        bench.state.rates.estimate(bench.now_s).hosts, known._rings,
+        bench.state.rates.hosts(), known._rings,
         known.hosts, bench.objects.findings.all())]
 
 
@@ -593,13 +582,13 @@ def test_a_host_that_others_stay_beside(bench):
         ('hosts', 'a'), ('hosts', 'c'), ('readings', 'a'), ('readings', 'c'),
         ('findings', 'c')}
     assert set(bench.state.rates._newest) == {('a', 'c'), ('c', 'a')}
-    assert set(bench.state.rates.estimate(bench.now_s).hosts) == {'a', 'c'}
-    history = bench.state.pairs.table(0.0)
+    assert set(bench.state.rates.hosts()) == {'a', 'c'}
+    history = bench.state.rates.table(0.0)
     assert set(history.hosts) == {'a', 'c'} and history.ends.shape == (2, 2)
     # Arrays grow again.
     bench.state.measured(made.measurement('b', 'd', 1e9))
     bench.state.measured(made.measurement('a', 'c', 2e9))
-    assert len(bench.state.pairs.table(0.0).ends) == 3
+    assert len(bench.state.rates.table(0.0).ends) == 3
 
 
 def test_what_is_quiet_for_a_week_is_forgotten(bench, follower):

@@ -14,7 +14,7 @@ UNKNOWN = reports.Link(None, None)
 
 
 def rate(egress_bps, ingress_bps=None, age_s=1.0, **kwargs):
-    return hostrates.HostRate(egress_bps, ingress_bps, age_s, **kwargs)
+    return hostrates.HostRate(egress_bps, ingress_bps, -age_s, **kwargs)
 
 
 @pytest.mark.parametrize(('link', 'measured', 'egress_bps', 'source'), [

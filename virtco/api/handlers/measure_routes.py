@@ -103,10 +103,10 @@ def show_matrix(call: Call, kind: str, query: wire.MatrixQuery) -> wire.Matrix:
         raise exception.Invalid(field='statistic', value=statistic,
                                 limit='one of latest, median, least, most and '
                                 'range, as latencies have')
-    pairs = call.rooms.state.pairs
-    table = pairs.table(0.0, units.number(query.at))
+    rates = call.rooms.state.rates
+    table = rates.table(0.0, units.number(query.at))
     values = (table.rates_bps if query.kind == 'rate' else table.rtts_s)
-    known = pairs.known.component
+    known = rates.known.component
     if statistic != 'constant':
         found = statistics(values, statistic)
     elif query.at is None and known is not None and len(
@@ -156,8 +156,8 @@ def _plain(matrix: Any) -> list[list[float | None]]:
 
 def list_performers(call: Call) -> wire.Performers:
     """List hosts with the reasons for which they perform poorly."""
-    pairs = call.rooms.state.pairs
-    known = pairs.known
+    rates = call.rooms.state.rates
+    known = rates.known
     component = known.component
     found = ([] if component is None else poor.performers(
         known.table, component.rates))
@@ -165,5 +165,5 @@ def list_performers(call: Call) -> wire.Performers:
         estimator=None if component is None else str(component.estimator),
         noise=None if component is None else component.noise,
         trust=None if component is None else str(component.trust),
-        errors={str(one): error for one, error in pairs.errors.items()},
+        errors={str(one): error for one, error in rates.errors.items()},
         hosts=found)
