@@ -24,9 +24,8 @@ class Debts:
     :ivar most_bytes: largest debt of a project.
     """
 
-    def __init__(self, tolerance: float = TOLERANCE,
-                 most_bytes: float = math.inf):
-        self.tolerance = tolerance
+    def __init__(self, most_bytes: float = math.inf):
+        self.tolerance = TOLERANCE
         self.most_bytes = most_bytes
         self._accounts: dict[str, policing.Account] = {}
         self._unsaved: set[str] = set()

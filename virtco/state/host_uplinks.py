@@ -6,13 +6,14 @@
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 from collections.abc import Set
 import math
 
 import numpy as np
 
-from virtco.state import host_state
 from virtco.measure import hostrates
+from virtco.state import host_state
 from virtco.state import measured_rates
 from virtco.state import schedule_input as snapshots
 from virtco.state import uplink_rates
@@ -109,9 +110,9 @@ class HostUplinks:
     def _uplink(self, name: str, rate: hostrates.HostRate | None,
                 now_s: float) -> snapshots.Host:
         """Combine a host's reported link and its measured rate."""
-        state, rate = self._hosts[name], estimate.hosts.get(name)
+        state = self._hosts[name]
         found = self.capacities[name] = uplink_rates.of_host(
-            state.report.link, rate, self._rules, estimate.at_s, now_s)
+            state.report.link, rate, self._rules, now_s)
         link = None
         if state.last_report is not None:
             said = state.report.link
@@ -128,17 +129,6 @@ class HostUplinks:
         """
         return self._share.residual(self.known, is_fair, *self._others_bps)
 
-    def payload_rates(self, hosts: Iterable[str], is_fair: bool,
-                      wire_factor: float) -> dict[str, tuple[float, float]]:
-        """Return egress and ingress of each known host that coflows may use,
-        in bits of payload per second.
-        """
-        rates = list(zip(*((rate_bps / wire_factor).tolist()
-                           for rate_bps in self.residual(is_fair))))
-        number_of = self.known.number_of
-        return {host: rates[number_of[host]] for host in hosts
-                if host in number_of}
-
     def background_share(self) -> float:
         """Return the share of traffic that belongs to no coflow."""
         total_bps = self.known.links_bps
@@ -148,28 +138,25 @@ class HostUplinks:
 
 def senders(hosts: Mapping[str, host_state.HostState], names: Set[str],
             links: Iterable[coflow_table.Link],
+            reporters: Callable[[str], Sequence[str]],
             runs_at: Callable[[str], str | None] = lambda vm: None
             ) -> dict[str, unmanaged.Sender]:
     """Return the hosts among ``names`` with the destinations and rates of
     their unmanaged traffic.
 
+    :param reporters: returns the hosts that report a MAC address.
     :param runs_at: returns the host on which Nova has a VM. Of hosts that
         report the same address that one counts.
     """
-    if not names:
-        return {}
-    sending = [link for link in links if link.host in names]
-    places: dict[str, list[str]] = {}
-    for name, at in hosts.items():
-        for mac in at.macs:
-            places.setdefault(mac, []).append(name)
     found = {}
-    for link in sending:
+    for link in links if names else ():
+        if link.host not in names:
+            continue
         host = hosts[link.host]
         macs: dict[str, set[str]] = {}
         flooded: set[str] = set()
         for mac in host.towards.macs:
-            claimed = places.get(mac, [])
+            claimed = reporters(mac)
             homes = claimed if len(claimed) == 1 else [
                 place for place in claimed
                 if hosts[place].is_home(mac, runs_at)] or claimed
@@ -180,7 +167,7 @@ def senders(hosts: Mapping[str, host_state.HostState], names: Set[str],
                         flooded.add(place)
         for place in flooded:
             macs[place].update(sorted(
-                mac for mac in hosts[place].macs if len(places[mac]) == 1)[
+                mac for mac in hosts[place].macs if len(reporters(mac)) == 1)[
                     :_MOST_OTHERS // len(flooded)])
         before = host.unmanaged.limits if host.unmanaged is not None else ()
         found[link.host] = unmanaged.Sender(

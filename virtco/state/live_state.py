@@ -98,9 +98,8 @@ class LiveState:
                     coflows: 'Iterable[models.Coflow]',
                     only: Set[str] | None = None,
                     anew: bool = False,
-                    ended: Set[str] = frozenset()) -> bool:
-        """Load the living groups from the database; return whether senders
-        moved to other hosts.
+                    ended: Set[str] = frozenset()) -> None:
+        """Load the living groups from the database.
 
         What is already tracked keeps its progress, which is newer here.
 
@@ -277,9 +276,22 @@ class LiveState:
         in bits of payload per second.
         """
         with self._lock:
-            self._uplinks.refresh(now_s)
-            return self._uplinks.payload_rates(hosts, is_fair,
-                                               self._rules.wire_factor)
+            ports = self._payload_ports(now_s, is_fair)
+            number_of = self._uplinks.known.number_of
+        rates_bps = list(zip(ports.egress_bps.tolist(),
+                             ports.ingress_bps.tolist()))
+        return {host: rates_bps[number_of[host]] for host in hosts
+                if host in number_of}
+
+    def _payload_ports(self, now_s: float, is_fair: bool) -> live.Ports:
+        """Return the ports for coflows, in bits of payload per second."""
+        self._uplinks.refresh(now_s)
+        known, factor = self._uplinks.known, self._rules.wire_factor
+        egress_bps, ingress_bps = self._uplinks.residual(is_fair)
+        above = self._above.uplinks(known)
+        return live.Ports(
+            known.names, egress_bps / factor, ingress_bps / factor,
+            above._replace(cap_bps=above.cap_bps / factor))
 
     def links_bps(self, hosts: Iterable[str], now_s: float
                   ) -> dict[str, float]:
@@ -383,6 +395,8 @@ class LiveState:
         with self._lock:
             state = self._host(host, now_s)
             self._unsaved_hosts.add(host)
+            if state.counters.epoch not in ('', report.epoch):
+                self.on_last_counts()
             taken = state.take(
                 report, now_s, step if state.counters is counters else None)
             if taken.new_link:
@@ -395,8 +409,6 @@ class LiveState:
                 self._progress.refuse_addresses(
                     state, self._reporters.shared(host))
             is_urgent = self._progress.take(state, taken, now_s)
-            if state.counters.epoch not in ('', report.epoch):
-                self.on_last_counts()
             return (is_urgent or taken.new_ports or taken.new_link
                     or taken.new_flood) and state.may_hurry(now_s)
 
@@ -503,23 +515,18 @@ class LiveState:
         claims of promised deadlines on them.
         """
         with self._lock:
-            self._uplinks.refresh(now_s)
-            known, factor = self._uplinks.known, self._rules.wire_factor
-            egress_bps, ingress_bps = self._uplinks.residual(is_fair)
-            above = self._above.uplinks(known)
-            ports = live.Ports(
-                known.names, egress_bps / factor, ingress_bps / factor,
-                above._replace(cap_bps=above.cap_bps / factor))
+            ports = self._payload_ports(now_s, is_fair)
+            number_of = self._uplinks.known.number_of
             claims = deadlines.no_claims(len(ports.cap_bps))
             for tracked in self._groups.coflows.values():
                 held = tracked.reserved
                 if held is not None and tracked.deadline_s > now_s and (
-                        held.pairs.hosts <= known.number_of.keys()):
+                        held.pairs.hosts <= number_of.keys()):
                     claims = claims.joined(
                         tracked.coflow_id,
-                        ports.busy_s(held, known.number_of),
+                        ports.busy_s(held, number_of),
                         tracked.deadline_s - now_s,
-                        factor * capped_flows.busy_s(
+                        self._rules.wire_factor * capped_flows.busy_s(
                             tracked, self._addresses.of_vm))
             return ports, claims
 
@@ -538,9 +545,9 @@ class LiveState:
                 now_s, options, self._uplinks.known, egress_bps, ingress_bps,
                 tuple(map(self._shown, self._groups.in_turn())), self._minors,
                 self._rules.wire_factor * (1 + beta),
-                host_uplinks.senders(self._hosts, self._sending,
-                                        self._uplinks.known.links,
-                                        self._addresses.runs_at)
+                host_uplinks.senders(
+                    self._hosts, self._sending, self._uplinks.known.links,
+                    self._reporters.of, self._addresses.runs_at)
                 if options.limits_senders else {},
                 self._above.uplinks(self._uplinks.known))
 

@@ -30,6 +30,10 @@ class Reporters:
         if macs:
             self._macs[host] = macs
 
+    def of(self, mac: str) -> tuple[str, ...]:
+        """Return the hosts that report an address."""
+        return self._hosts.get(mac, ())
+
     def shared(self, host: str) -> Iterator[tuple[str, str]]:
         """Yield each address of a host that another one reports, too, and
         that one.

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-import dataclasses
 import itertools
 import math
 
@@ -28,15 +27,8 @@ QUIET_S = 30.0
 Key = tuple[str, str, str, int]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Owner:
-    """The flow that a pair's bytes belong to.
-
-    :ivar flow: index into the flows of the coflow.
-    """
-
-    tracked: inflight.Tracked
-    flow: int
+# Coflow, and the index of the flow that a pair's bytes belong to.
+Owner = tuple[inflight.Tracked, int]
 
 
 def find_owners(coflows: Iterable[inflight.Tracked],
@@ -47,7 +39,7 @@ def find_owners(coflows: Iterable[inflight.Tracked],
     for tracked in coflows:
         for flow in tracked.route.crossing.tolist():
             for key in _keys(tracked, flow, addresses):
-                owners.setdefault(key, Owner(tracked, flow))
+                owners.setdefault(key, (tracked, flow))
     return owners
 
 
@@ -80,20 +72,19 @@ class PairCounters:
         seen = totals(report)
         moved = []
         for key, value in seen.items():
-            owner = owners.get(key)
-            if owner is None or host not in owner.tracked.hosts:
+            if key not in owners or host not in owners[key][0].hosts:
                 continue
+            tracked, flow = owners[key]
             last = self._last.get(key)
             if last is None:
                 new_bytes = (value / wire_factor
-                             - owner.tracked.counted_bytes(owner.flow))
+                             - tracked.counted_bytes(flow))
             else:
                 new_bytes = (value - last if value >= last else value
                              ) / wire_factor
             if new_bytes > 0:
-                owner.tracked.counting.credit(np.array([owner.flow]),
-                                              new_bytes)
-                moved.append((owner, new_bytes))
+                tracked.counting.credit(np.array([flow]), new_bytes)
+                moved.append(((tracked, flow), new_bytes))
         self._last = seen
         return moved
 

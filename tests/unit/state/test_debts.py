@@ -16,7 +16,7 @@ def charged(found, sent_bytes, new_bytes, claimed_bytes=100.0, name='c'):
 
 @pytest.fixture
 def found():
-    return debts.Debts(tolerance=0.5)
+    return debts.Debts()
 
 
 def test_the_honest_have_no_account(found):
@@ -42,9 +42,9 @@ def test_the_next_iteration_has_an_allowance_of_its_own(found):
 
 
 def test_no_debt_is_above_the_bound():
-    found = debts.Debts(tolerance=0.5, most_bytes=30.0)
+    found = debts.Debts(most_bytes=30.0)
     assert charged(found, 250.0, 250.0) == 30.0
-    off = debts.Debts(tolerance=0.5, most_bytes=0.0)
+    off = debts.Debts(most_bytes=0.0)
     assert charged(off, 250.0, 250.0) == 0.0
     assert off.all() == {}
 

@@ -291,10 +291,8 @@ def test_background_is_taken_where_it_was_counted():
     bench.add('0', 4e9)
     bench.known()
     assert bench.uplinks.residual(False)[0].tolist() == [3e9, 0.75e9, 1.2e9]
-    assert bench.uplinks.payload_rates(['b', 'x'], False, 1.25) == {
-        'b': (1.2e9 / 1.25, 2.25e9 / 1.25)}
-    assert bench.uplinks.payload_rates(['b'], True, 1.0) == {
-        'b': (1.5e9, 2.25e9)}
+    assert bench.uplinks.residual(False)[1].tolist() == [2.25e9] * 3
+    assert bench.uplinks.residual(True)[0].tolist() == [3e9, 0.75e9, 1.5e9]
 
 
 def test_what_passes_no_class_leaves_less_than_half_of_the_link():

@@ -197,8 +197,8 @@ def test_owners_of_pairs():
     first, second = tracked(), tracked(flows='[[0,1,7],[2,1,9]]')
     owners = pair_counters.find_owners([first, second], ADDRESSES | {
         'g-2': ('h2', ('10.0.0.2', '::2'))})
-    assert {pair: (owner.tracked is first, owner.flow)
-            for pair, owner in owners.items()} == {
+    assert {pair: (coflow is first, flow)
+            for pair, (coflow, flow) in owners.items()} == {
         key(0, 1): (True, 0), key(0, 2): (True, 1), key(1, 2): (True, 2),
         ('g-0', '10.0.0.0', '::2', 0): (True, 1),
         ('g-1', '10.0.0.1', '::2', 0): (True, 2),
@@ -223,7 +223,7 @@ def test_pairs_are_counted_in_payload():
     counters = pair_counters.PairCounters()
 
     def credit(*rows):
-        return [(owner.flow, size) for owner, size in counters.credit(
+        return [(flow, size) for (_, flow), size in counters.credit(
             'h0', pairs(*rows), owners, 1.25)]
 
     # At first all that is not counted yet is new.

@@ -11,6 +11,7 @@ import pytest
 from tests.unit import made
 from virtco.state import host_state
 from virtco.state import host_uplinks
+from virtco.state import mac_addresses
 from virtco.state import unmanaged_bytes
 from virtco.table import coflow_table
 from virtco.table import unmanaged
@@ -106,7 +107,7 @@ def test_all_of_a_host_is_limited_where_much_was_sent():
         hosts['h0'].towards.update(flood(
             B, D, sent_bytes=sent_bytes), None, 1.0, now_s)
     links = [coflow_table.Link('h0', 8e6, 8e6, 3e5)]
-    found = host_uplinks.senders(hosts, {'h0'}, links)['h0'].macs
+    found = senders(hosts, {'h0'}, links)['h0'].macs
     assert found['h1'] == {B, C} and D in found['h2']
     assert len(found['h2']) in (128, 129)
 
@@ -169,6 +170,13 @@ def host(name, *macs, told=None, reported=None):
     return found
 
 
+def senders(hosts, names, links):
+    reporters = mac_addresses.Reporters()
+    for name, at in hosts.items():
+        reporters.update(name, at.macs)
+    return host_uplinks.senders(hosts, names, links, reporters.of)
+
+
 def test_senders_are_told_by_destination():
     hosts = {
         'h0': host('h0', A.upper(), told=TOLD,
@@ -181,13 +189,13 @@ def test_senders_are_told_by_destination():
              coflow_table.Link('h2', 8e9, 9e9, 7e7)]
     # To itself a host sends nothing that its uplink sees, and of the last
     # nobody told.
-    assert host_uplinks.senders(hosts, {'h0', 'h1'}, links) == {
+    assert senders(hosts, {'h0', 'h1'}, links) == {
         'h0': unmanaged.Sender(1e9, 3e7, {'h1': frozenset({B, C})},
                                {'h1': 5.0}, {'h1': 7, 'h2': 9}),
         'h1': unmanaged.Sender(2e9, 6e7, {'h0': frozenset({A})}, {}, {})}
-    assert host_uplinks.senders(hosts, set(), links) == {}
+    assert senders(hosts, set(), links) == {}
     # Without a link nothing can be limited.
-    assert host_uplinks.senders(
+    assert senders(
         hosts, {'h0', 'h1'}, links[1:]).keys() == {'h1'}
 
 
@@ -195,5 +203,5 @@ def test_an_address_of_two_networks_is_at_both_hosts():
     hosts = {'h0': host('h0', A, reported=report(A, B)),
              'h1': host('h1', A, B), 'h2': host('h2', B)}
     links = [coflow_table.Link('h0', 1e9, 4e9, 3e7)]
-    assert host_uplinks.senders(hosts, {'h0'}, links)['h0'].macs == {
+    assert senders(hosts, {'h0'}, links)['h0'].macs == {
         'h1': frozenset({A, B}), 'h2': frozenset({B})}
