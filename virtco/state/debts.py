@@ -2,65 +2,75 @@
 
 """Debts of projects that sent more than they claimed. Pure.
 
-The rules are :mod:`virtco.scheduling.policing`'s, the payer is the project: a
-coflow that begins after a lying one pays on.
+Tenants are not trusted: the hints of a project that sends more are not
+believed. A small claim buys an early turn. Up to the claim and a part of it,
+which covers errors of estimates, a coflow is honest. Each byte of the overrun
+from there on is owed. While the project owes, its coflows are ordered as if
+they had no hints (:mod:`virtco.scheduling.ordering`), also those that begin
+later, until it has sent as many bytes that were honestly claimed. Raising the
+claim stops the debt from growing; it does not forgive what is owed.
 """
 
 from collections.abc import Mapping
-import dataclasses
 import math
-
-from virtco.scheduling import policing
 
 #: Part of a claim by which estimates may be exceeded and nothing is owed.
 TOLERANCE = 0.5
-_NO_DEBT = policing.Account()
 
 
 class Debts:
-    """Accounts of the projects that owe bytes or overrun; the caller locks.
+    """Bytes that projects owe; the caller locks.
 
+    :param most_bytes: largest debt of a project.
     :ivar tolerance: a coflow is honest up to its claim times 1 + this.
-    :ivar most_bytes: largest debt of a project.
     """
 
     def __init__(self, most_bytes: float = math.inf):
         self.tolerance = TOLERANCE
         self.most_bytes = most_bytes
-        self._accounts: dict[str, policing.Account] = {}
+        self._debt_bytes: dict[str, float] = {}
+        # Bytes that each coflow was charged for.
+        self._overrun_bytes: dict[str, float] = {}
         self._unsaved: set[str] = set()
 
     def load(self, debts: Mapping[str, float]) -> None:
         """Take over the debts in bytes that the database holds."""
-        self._accounts = {project_id: policing.Account(debt_bytes)
-                          for project_id, debt_bytes in debts.items()
-                          if debt_bytes}
+        self._debt_bytes = {project_id: debt_bytes for project_id, debt_bytes
+                            in debts.items() if debt_bytes}
+        self._overrun_bytes.clear()
 
-    def charge(self, project_id: str, report: policing.Report) -> None:
-        """Book reported bytes: an overrun is owed, claimed bytes pay it off.
+    def charge(self, project_id: str, coflow_id: str, claimed_bytes: float,
+               sent_bytes: float, new_bytes: float) -> None:
+        """Book reported bytes: an overrun is owed, and claimed bytes pay off
+        earlier debts.
+
+        :param claimed_bytes: 0 where all bytes are honest.
+        :param sent_bytes: bytes in all, ``new_bytes`` included.
         """
-        self._set(project_id, policing.charge(
-            self._account(project_id), [report], self.tolerance))
+        charged_bytes = self._overrun_bytes.get(coflow_id, 0.0)
+        fresh_bytes = max(0.0, sent_bytes - charged_bytes - claimed_bytes * (
+            1 + self.tolerance)) if claimed_bytes > 0 else 0.0
+        if fresh_bytes:
+            self._overrun_bytes[coflow_id] = charged_bytes + fresh_bytes
+        owed_bytes = self.owed_bytes(project_id)
+        self._set(project_id, fresh_bytes + max(
+            0.0, owed_bytes - max(0.0, new_bytes - fresh_bytes)))
 
-    def end(self, project_id: str, coflow_id: str) -> None:
+    def end(self, coflow_id: str) -> None:
         """Forget a coflow or iteration that is over; its debt stays."""
-        self._set(project_id, policing.forget(self._account(project_id),
-                                              coflow_id))
+        self._overrun_bytes.pop(coflow_id, None)
 
     def forgive(self, project_id: str) -> None:
         """Set the debt of a project to 0; an overrun is not charged twice."""
-        self._set(project_id, dataclasses.replace(self._account(project_id),
-                                                  debt_bytes=0.0))
+        self._set(project_id, 0.0)
 
     def owed_bytes(self, project_id: str) -> float:
         """Return the bytes that a project owes, 0 without a debt."""
-        return self._account(project_id).debt_bytes
+        return self._debt_bytes.get(project_id, 0.0)
 
     def all(self) -> dict[str, float]:
         """Return the debt in bytes of each project that has one."""
-        return {project_id: account.debt_bytes
-                for project_id, account in self._accounts.items()
-                if account.in_debt}
+        return dict(self._debt_bytes)
 
     def take_unsaved(self) -> dict[str, float]:
         """Return the debts that changed since the last call."""
@@ -72,15 +82,10 @@ class Debts:
         """Put debts back that the database did not take."""
         self._unsaved |= debts.keys()
 
-    def _account(self, project_id: str) -> policing.Account:
-        return self._accounts.get(project_id, _NO_DEBT)
-
-    def _set(self, project_id: str, account: policing.Account) -> None:
-        """Store a project's account, bounded, if it owes anything."""
-        account = dataclasses.replace(account, debt_bytes=min(
-            self.most_bytes, account.debt_bytes))
-        if account.debt_bytes != self.owed_bytes(project_id):
+    def _set(self, project_id: str, debt_bytes: float) -> None:
+        """Set a project's debt, bounded."""
+        before_bytes = self._debt_bytes.pop(project_id, 0.0)
+        if debt_bytes := min(self.most_bytes, debt_bytes):
+            self._debt_bytes[project_id] = debt_bytes
+        if debt_bytes != before_bytes:
             self._unsaved.add(project_id)
-        self._accounts[project_id] = account
-        if account == _NO_DEBT:
-            del self._accounts[project_id]

@@ -114,7 +114,7 @@ class LiveState:
             vms = self._groups.vms_of(only)
             for gone in self._groups.load(members, coflows, only, anew,
                                           ended):
-                self._debts.end(gone.project_id, gone.coflow_id)
+                self._debts.end(gone.coflow_id)
             self._progress.hinted(self._groups.coflows.keys() - before)
             if self._progress.moved_away(senders):
                 self.on_last_counts()
@@ -476,9 +476,8 @@ class LiveState:
     def drop(self, coflow_id: str) -> None:
         """Forget a coflow that was deleted."""
         with self._lock:
-            tracked = self._groups.coflows.pop(coflow_id, None)
-            if tracked is not None:
-                self._debts.end(tracked.project_id, coflow_id)
+            self._groups.coflows.pop(coflow_id, None)
+            self._debts.end(coflow_id)
 
     def status(self, coflow_id: str) -> summary.Status | None:
         """Return the progress of a coflow in flight; None for any other."""

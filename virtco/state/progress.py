@@ -17,7 +17,6 @@ from virtco import units
 from virtco.model import live
 from virtco.profiles import pairs as profile_pairs
 from virtco.scheduling import endings
-from virtco.scheduling import policing
 from virtco.state import addresses
 from virtco.state import byte_counters
 from virtco.state import coflow_ends
@@ -330,9 +329,9 @@ class Progress:
         # All other bytes were claimed.
         if (tracked.progress.excess_bytes
                 or self._debts.owed_bytes(tracked.project_id)):
-            self._debts.charge(tracked.project_id, policing.Report(
-                tracked.coflow_id, tracked.claimed_bytes,
-                tracked.progress.all_bytes, new_bytes))
+            self._debts.charge(
+                tracked.project_id, tracked.coflow_id, tracked.claimed_bytes,
+                tracked.progress.all_bytes, new_bytes)
         return started or tracked.is_all_sent(self.endings)
 
     def _credit_pairs(self, state: host_state.HostState,
@@ -459,7 +458,7 @@ class Progress:
         self.spread({tracked.group_id})
         if tracked.upcoming is None:
             tracked.end(now_s)
-            self._debts.end(tracked.project_id, tracked.coflow_id)
+            self._debts.end(tracked.coflow_id)
         self.forget_owners()
         if tracked.has_more and not for_good:
             tracked.rest()

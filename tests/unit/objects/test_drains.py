@@ -11,7 +11,6 @@ from virtco import exception
 from virtco.db import models
 from virtco.objects import drains
 from virtco.objects import projects
-from virtco.scheduling import policing
 from virtco.state import live_state
 
 
@@ -140,8 +139,8 @@ def test_a_project_has_what_operators_gave_it(bench):
 
 
 def test_a_debt_is_forgiven_and_others_told(bench):
-    bench.live._debts.charge('p', policing.Report('c', 10.0, 100.0, 100.0))
-    bench.live._debts.charge('q', policing.Report('d', 10.0, 40.0, 40.0))
+    bench.live._debts.charge('p', 'c', 10.0, 100.0, 100.0)
+    bench.live._debts.charge('q', 'd', 10.0, 40.0, 40.0)
     assert bench.projects.show('p')['debt_bytes'] == 85.0
     assert bench.projects.show('q')['debt_bytes'] == 25.0
     assert bench.projects.change('p', {'weight': 2.0})['debt_bytes'] == 85.0

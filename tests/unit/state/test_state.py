@@ -17,7 +17,6 @@ from virtco.db import migration
 from virtco.db import models
 from virtco.db import session as db_session
 from virtco.objects import objects
-from virtco.scheduling import policing
 from virtco.state import measured_rates
 from virtco.state import schedule_input
 from virtco.state import state
@@ -461,8 +460,7 @@ def test_another_process_changed_something(bench, follower):
 
 def test_a_debt_is_forgiven_everywhere(bench, follower):
     for one in (bench, follower):
-        one.state.live._debts.charge(
-            'p', policing.Report('c', 10.0, 100.0, 100.0))
+        one.state.live._debts.charge('p', 'c', 10.0, 100.0, 100.0)
         one.objects.projects.change('p', {'debt_bytes': 0.0})
         assert one.state.live.debts() == {}
     assert messages.Forgiven('p') in follower.told
