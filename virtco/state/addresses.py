@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from collections.abc import Set
 
 from virtco import units
+from virtco.state import holders
 from virtco.wire import reports
 
 #: VMs that are learned in a row.
@@ -46,12 +47,12 @@ class Addresses:
         self._places: dict[str, str] = {}
         self._told: dict[str, tuple[str, ...]] = {}
         self._vms: dict[str, set[str]] = {}
-        self._with: dict[str, set[str]] = {}
+        self._holders = holders.Holders()
 
     def vm_at(self, ip: str) -> str | None:
         """Return the only VM with the address; None if tenants share it."""
-        found = self._with.get(ip, ())
-        return next(iter(found)) if len(found) == 1 else None
+        found = self._holders.of(ip)
+        return found[0] if len(found) == 1 else None
 
     def runs_at(self, vm: str) -> str | None:
         """Return the host on which a VM runs, as Nova tells."""
@@ -129,10 +130,6 @@ class Addresses:
             self.of_vm[vm] = known
         if known == before:
             return False
-        for ip in before[1] if before is not None else ():
-            self._with[ip].discard(vm)
-            if not self._with[ip]:
-                del self._with[ip]
-        for ip in known[1] if known is not None else ():
-            self._with.setdefault(ip, set()).add(vm)
+        self._holders.update(vm, before[1] if before is not None else (),
+                             known[1] if known is not None else ())
         return True

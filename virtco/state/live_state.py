@@ -30,11 +30,11 @@ from virtco.scheduling import deadlines
 from virtco.state import addresses
 from virtco.state import capped_flows
 from virtco.state import debts
+from virtco.state import holders
 from virtco.state import host_state
 from virtco.state import host_uplinks
 from virtco.state import inflight
 from virtco.state import living_groups
-from virtco.state import mac_addresses
 from virtco.state import measured_rates
 from virtco.state import progress
 from virtco.state import remaining_flows
@@ -71,7 +71,8 @@ class LiveState:
         self._rules = given
         self._groups = living_groups.Groups()
         self._hosts: dict[str, host_state.HostState] = {}
-        self._reporters = mac_addresses.Reporters()
+        # Hosts by the MAC addresses that they report.
+        self._reporters = holders.Holders()
         self._unsaved_hosts: set[str] = set()
         # Hosts that send bytes of no coflow.
         self._sending: set[str] = set()
@@ -170,10 +171,10 @@ class LiveState:
             minors = dict(self._minors)
             for stored in hosts:
                 state = self._host(stored.host, stored.first_seen)
-                link = state.known_link
+                link, macs = state.known_link, state.macs
                 if state.load(stored):
                     self._learn_addresses(stored.host, state.report.ports)
-                    self._reporters.update(stored.host, state.macs)
+                    self._reporters.update(stored.host, macs, state.macs)
                     self._uplinks.observed(stored.host)
                 if state.known_link != link:
                     self._uplinks.changed(stored.host)
@@ -185,7 +186,7 @@ class LiveState:
         with self._lock:
             for name in hosts & self._hosts.keys():
                 self._learn_addresses(name, ())
-                self._reporters.update(name, frozenset())
+                self._reporters.update(name, self._hosts[name].macs, ())
                 del self._hosts[name]
                 self._uplinks.rehost(name)
             for tracked in self._groups.coflows.values():
@@ -397,6 +398,7 @@ class LiveState:
             self._unsaved_hosts.add(host)
             if state.counters.epoch not in ('', report.epoch):
                 self.on_last_counts()
+            macs = state.macs
             taken = state.take(
                 report, now_s, step if state.counters is counters else None)
             if taken.new_link:
@@ -405,9 +407,8 @@ class LiveState:
             (self._sending.add if state.towards.is_sending
              else self._sending.discard)(host)
             if taken.new_ports or taken.new_link:
-                self._reporters.update(host, state.macs)
-                self._progress.refuse_addresses(
-                    state, self._reporters.shared(host))
+                self._reporters.update(host, macs, state.macs)
+                self._progress.refuse_addresses(state, self._reporters.of)
             is_urgent = self._progress.take(state, taken, now_s)
             return (is_urgent or taken.new_ports or taken.new_link
                     or taken.new_flood) and state.may_hurry(now_s)

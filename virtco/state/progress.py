@@ -3,6 +3,7 @@
 """Progress of coflows by the hosts' reports: bytes, and states. Pure."""
 
 import collections
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -198,15 +199,15 @@ class Progress:
                        f'{reserved}: refused')
 
     def refuse_addresses(self, state: host_state.HostState,
-                         shared: Iterable[tuple[str, str]]) -> None:
+                         reporters: Callable[[str], Iterable[str]]) -> None:
         """Add findings where a host reports MAC addresses of other hosts' VMs,
         or another one those of its VMs. VMs in two networks may have the same.
 
-        :param shared: each MAC address of the host that another one reports,
-            too, and that one.
+        :param reporters: returns the hosts that report a MAC address.
         """
         runs_at = self._addresses.runs_at
-        for mac, name in shared:
+        for mac, name in ((mac, name) for mac in state.macs
+                          for name in reporters(mac) if name != state.host):
             at = self._hosts[name]
             for home, other in ((at, state), (state, at)):
                 vm = home.vm_of.get(mac, '')

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 import pytest
 
 from tests.unit import made
+from virtco.state import holders
 from virtco.state import host_state
 from virtco.state import host_uplinks
-from virtco.state import mac_addresses
 from virtco.state import unmanaged_bytes
 from virtco.table import coflow_table
 from virtco.table import unmanaged
@@ -171,9 +171,9 @@ def host(name, *macs, told=None, reported=None):
 
 
 def senders(hosts, names, links):
-    reporters = mac_addresses.Reporters()
+    reporters = holders.Holders()
     for name, at in hosts.items():
-        reporters.update(name, at.macs)
+        reporters.update(name, (), at.macs)
     return host_uplinks.senders(hosts, names, links, reporters.of)
 
 
