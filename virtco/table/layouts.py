@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from collections.abc import Set
 import dataclasses
 import functools
-import itertools
 
 import numpy as np
 
@@ -182,28 +181,38 @@ def lay_out(links: Sequence[coflow_table.Link],
     :param protect: hosts are told what arrives at them.
     """
     ordered = tuple(sorted(coflows, key=lambda coflow: coflow.coflow_id))
-    if before is not None and _same(ordered, before.coflows):
+    before = before or Layouts((), (), ())
+    if _same(ordered, before.coflows):
         if before.links is links and before.holds(minors, is_counted,
                                                   protect):
             return before
         ordered = before.coflows
-    known = {} if before is None else {
-        one.host: one for one in before.of_link}
-    changed = _touched(ordered, () if before is None else before.coflows)
+    known = {one.host: one for one in before.of_link}
+    changed = _touched(ordered, before.coflows)
     senders = coflow_table.by_host(ordered, lambda one: one.places)
     receivers = coflow_table.by_host(
         ordered, coflow_table.TableCoflow.received) if protect else {}
+
+    def assigned(host: str) -> coflow_table.Minors | None:
+        """Return the class numbers of a host, in the order of ranks."""
+        if is_counted:
+            return None
+        # Where minors run out, the first coflows have some.
+        some = minors.get(host, coflow_table.NO_MINORS).assign(
+            coflow_table.wanted_keys(host, sorted(
+                senders.get(host, ()),
+                key=lambda coflow: ranks[coflow.coflow_id])), now_s, grace_s)
+        return some if some.taken else coflow_table.NO_MINORS
+
     found: list[layout.Layout] = []
     for link in links:
         host = link.host
         one = known.get(host)
         if (one is None or host in changed
                 or not _holds(one, minors, is_counted, protect)):
-            one = _lay_out_one(
+            one = layout.Layout.of(
                 host, senders.get(host, ()), receivers.get(host, ()),
-                None if is_counted else minors.get(
-                    host, coflow_table.NO_MINORS),
-                ranks, now_s, grace_s, protect)
+                assigned(host), protect)
         found.append(one)
     return Layouts(links, tuple(found), ordered, {
         one.host: one.minors for one in found
@@ -220,10 +229,9 @@ def _touched(after: Sequence[coflow_table.TableCoflow],
              before: Sequence[coflow_table.TableCoflow]) -> set[str]:
     """Return the hosts of the coflows that came, went or changed."""
     old, new = ({id(one): one for one in some} for some in (before, after))
-    return {host for one in itertools.chain(
-        (old[i] for i in old.keys() - new.keys()),
-        (new[i] for i in new.keys() - old.keys()))
-        for host in one.pairs.hosts}
+    both = old | new
+    return {host for i in old.keys() ^ new.keys()
+            for host in both[i].pairs.hosts}
 
 
 def _holds(one: layout.Layout, minors: Mapping[str, coflow_table.Minors],
@@ -235,19 +243,3 @@ def _holds(one: layout.Layout, minors: Mapping[str, coflow_table.Minors],
         return one.minors is None
     taken = minors.get(one.host, coflow_table.NO_MINORS)
     return one.is_whole and one.minors is taken
-
-
-def _lay_out_one(host: str, senders: layout.Coflows,
-                 receivers: layout.Coflows,
-                 minors: coflow_table.Minors | None,
-                 ranks: Mapping[str, int], now_s: float, grace_s: float,
-                 protect: bool) -> layout.Layout:
-    """Lay out one host, with class numbers in the order of ranks."""
-    if minors is not None:
-        # Where minors run out, the first coflows have some.
-        minors = minors.assign(coflow_table.wanted_keys(host, sorted(
-            senders, key=lambda coflow: ranks[coflow.coflow_id])),
-            now_s, grace_s)
-        if not minors.taken:
-            minors = coflow_table.NO_MINORS
-    return layout.Layout.of(host, senders, receivers, minors, protect)
