@@ -77,7 +77,6 @@ class LiveState:
         # Hosts that send bytes of no coflow.
         self._sending: set[str] = set()
         self._debts = debts.Debts(most_bytes=given.max_debt_bytes)
-        self._owing: Set[str] = frozenset()
         self._addresses = addresses.Addresses()
         self._progress = progress.Progress(
             self._groups, self._hosts, self._debts, self._addresses,
@@ -539,7 +538,6 @@ class LiveState:
             beta = (options.beta if options.beta >= 0
                     else self._uplinks.background_share())
             self._debts.tolerance = max(debts.TOLERANCE, beta)
-            self._owing = self._debts.all().keys()
             egress_bps, ingress_bps = self._uplinks.residual(options.is_fair)
             return snapshots.Snapshot(
                 now_s, options, self._uplinks.known, egress_bps, ingress_bps,
@@ -555,7 +553,7 @@ class LiveState:
         return remaining_flows.shown(
             tracked, self._uplinks.strangers, self._progress.endings,
             self._addresses.of_vm, self._heard_s,
-            tracked.project_id in self._owing)
+            self._debts.owed_bytes(tracked.project_id) > 0)
 
     def _heard_s(self, host: str) -> float:
         """Return the time of the host's last report; -inf = never."""

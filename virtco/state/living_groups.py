@@ -27,14 +27,11 @@ class Groups:
     :ivar coflows: coflows in flight, by id.
     :ivar ended: coflows that ended for good, but not yet in the database.
     :ivar vms: group, row and member of each VM.
-    :ivar waiting: VMs whose hosts Nova has not confirmed, with the host
-        reserved for each; None without one.
     """
 
     def __init__(self) -> None:
         self.coflows: dict[str, inflight.Tracked] = {}
         self.ended: dict[str, inflight.Tracked] = {}
-        self.waiting: dict[str, str | None] = {}
         self.vms: dict[str, tuple[str, int, routes.Member]] = {}
         self._members: dict[str, Members] = {}
         self._coflows_of: Mapping[str, list[inflight.Tracked]] = {}
@@ -99,17 +96,13 @@ class Groups:
                 # A VM may have moved to a group that was read before.
                 if found is not None and found[0] == group_id:
                     del self.vms[vm]
-                    self.waiting.pop(vm, None)
 
     def _index(self, groups: Iterable[str]) -> None:
         """Add the VMs of groups to the look-ups."""
         for group_id in groups:
             members = self._members.get(group_id, {})
             for vm, row in self.rows_of(group_id).items():
-                member = members[row]
-                self.vms[vm] = group_id, row, member
-                if not member.running:
-                    self.waiting[vm] = member.host
+                self.vms[vm] = group_id, row, members[row]
         self._coflows_of = collections.defaultdict(list)
         for tracked in self.coflows.values():
             self._coflows_of[tracked.group_id].append(tracked)

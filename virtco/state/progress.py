@@ -181,8 +181,11 @@ class Progress:
         where no host is planned, only a port that is new counts.
         """
         found: dict[str, bool] = {}
-        for vm in state.vms & self._groups.waiting.keys():
-            reserved = self._groups.waiting[vm]
+        for vm in state.vms & self._groups.vms.keys():
+            member = self._groups.vms[vm][2]
+            reserved = member.host
+            if member.running:
+                continue
             if reserved == state.host or (
                     reserved is None and vm in state.new_vms):
                 found[vm] = reserved == state.host

@@ -77,11 +77,7 @@ def _sending(tracked: inflight.Tracked, left_bytes: np.ndarray,
 
     :param left_bytes: bytes left of each pair.
     """
-    if tracked.model.is_estimated or tracked.moved_s is None:
-        return None
-    silent_bytes = silent_flows.silent_bytes(
-        tracked.counting, tracked.route, tracked.sending, tracked.moved_s,
-        heard_s, rules)
+    silent_bytes = silent_flows.silent_bytes(tracked, heard_s, rules)
     if silent_bytes is None:
         return None
     return live.Flows(tracked.route.pairs,

@@ -13,9 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from virtco.scheduling import endings
-from virtco.state import byte_counters
-from virtco.state import route as routes
-from virtco.state import sending as sent
+from virtco.state import inflight
 
 # Host -> the time of its last report; -inf: there was none.
 Heard = Callable[[str], float]
@@ -26,8 +24,7 @@ def never(_: str) -> float:
     return -np.inf
 
 
-def silent_bytes(counting: byte_counters.CoflowProgress, route: routes.Route,
-                 sending: sent.Sending, moved_s: float, heard_s: Heard,
+def silent_bytes(tracked: inflight.Tracked, heard_s: Heard,
                  rules: endings.Rules) -> np.ndarray | None:
     """Return the bytes left per pair of hosts, shape (n_pairs,), of flows that
     sent and then were silent for ``quiet_s`` while others of their coflow
@@ -36,15 +33,18 @@ def silent_bytes(counting: byte_counters.CoflowProgress, route: routes.Route,
     Their source must say so: its reports came since, and nothing waits there
     for that destination. Who never began may begin at any moment.
 
-    :param moved_s: time at which any of them last sent.
     :param heard_s: time of a host's last report.
     :returns: None where there are none of them.
     """
+    counting, route, moved_s = (tracked.counting, tracked.route,
+                                tracked.moved_s)
+    if tracked.model.is_estimated or moved_s is None:
+        return None
     is_silent = counting.rested_s(moved_s) >= rules.quiet_s
     if not is_silent.any():
         return None
     until_s = np.minimum(moved_s, [heard_s(src) for src, _ in route.pairs])
-    until_s[~sending.are_queues_empty(route.pairs)] = -np.inf
+    until_s[~tracked.sending.are_queues_empty(route.pairs)] = -np.inf
     # The last place is of flows that are in no pair.
     is_silent &= (
         (counting.rested_s(np.append(until_s, -np.inf)[route.pair_of])

@@ -2,6 +2,8 @@
 
 """Flows that sent and then fell silent, and the queues that tell."""
 
+import types
+
 import numpy as np
 import pytest
 
@@ -170,11 +172,13 @@ def silent(sent, at_s, sizes=(4e6, 2e6, 2e3), moved_s=20.0, heard_s=None,
         queues.take(host, reports.CoflowCounters(
             'c', 0, backlog_bytes=5, destinations=(
                 (reports.DestinationCounter(dst, 0, 5),) if dst else ())))
-    found = silent_flows.silent_bytes(
-        counting, routes.find_route(
+    found = silent_flows.silent_bytes(types.SimpleNamespace(
+        model=types.SimpleNamespace(is_estimated=False), counting=counting,
+        route=routes.find_route(
             matrices.Matrix.of(3, [0, 0, 1], [1, 2, 2], sizes),
             {row: routes.Member('vm', f'h{row}', True) for row in rows},
-            True), queues, moved_s, (heard_s or {}).get, RULES)
+            True), sending=queues, moved_s=moved_s), (heard_s or {}).get,
+        RULES)
     return None if found is None else found.tolist()
 
 
