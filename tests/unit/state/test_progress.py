@@ -140,6 +140,13 @@ def test_bytes_are_divided_before_their_coflow_ends(state):
     assert state.take_profiles() == {'g': {(1, 2): 5.0}}
 
 
+def test_bytes_are_divided_before_their_host_is_forgotten(state):
+    state.intake('h0', known.report(30), 1.0)
+    state.forget_hosts({'h0'})
+    assert state.take_profiles() == {'g': pytest.approx({
+        (0, 1): 20.0, (0, 2): 10.0})}
+
+
 def test_bytes_are_divided_before_their_pairs_change(state):
     """What came before a move is of the pairs before it."""
     state.intake('h0', known.report(destinations={'h2': 30}), 1.0)
