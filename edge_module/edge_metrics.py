@@ -17,7 +17,6 @@ from prometheus_client import start_http_server
 
 from edge_module import reporting as report
 from edge_module import stream
-from virtco.wire import reports
 
 LOG = logging.getLogger(__name__)
 
@@ -61,11 +60,8 @@ class EdgeCollector(registry.Collector):
         yield _family(_GAUGE, 'ports_not_managed',
                       'VM ports whose traffic is not, or not all, managed, by '
                       'the reason.', ('reason',), sorted(reasons.items()))
-        yield from self._traffic(report)
         yield _one(_COUNTER, 'cpu_seconds',
                    'CPU time of the edge module itself.', report.cpu_s or 0)
-
-    def _traffic(self, report: reports.Report) -> Iterator[core.Metric]:
         yield _one(_COUNTER, 'uplink_sent_bytes', 'Bytes sent by the uplink.',
                    report.uplink_sent_bytes)
         yield _one(_COUNTER, 'default_sent_bytes',

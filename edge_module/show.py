@@ -134,10 +134,9 @@ def drift(enforcer: edge_enforcer.Enforcer) -> list[str]:
 def class_lines(have: model.Tree, want: model.Tree) -> Iterator[str]:
     """Yield a line for each difference of a tree from the wanted one."""
     update = steps.plan_update(have, want)
-    for item in update.create:
-        yield f'missing class {item.minor:#x}'
-    for item in update.lower + update.raise_:
-        yield f'class {item.minor:#x} should be {item}'
+    for item in update.lower + update.rise:
+        yield (f'class {item.minor:#x} should be {item}' if item.minor in have
+               else f'missing class {item.minor:#x}')
     for minor in update.leave:
         yield f'surplus class {minor:#x}'
 

@@ -8,11 +8,10 @@ from edge_module import show
 
 
 def _change(classes, current):
-    """What is done to classes: all of them are new, or some become slower."""
-    if next(iter(classes)).minor not in current:
-        return 'create'
+    """What is done to classes: some become slower, or none does."""
     return 'lower' if any(item.rate_bps < current[item.minor].rate_bps
-                          for item in classes) else 'raise'
+                          for item in classes if item.minor in current
+                          ) else 'rise'
 
 
 class Enforcer(enforcer.Enforcer):

@@ -40,7 +40,9 @@ DEVICE_BYTES = _DEVICE.size
 FLOW_KEY, FLOW = struct.Struct('=I2sBx16s16s'), struct.Struct('=IIQQ')
 #: Class, and sums over the processors.
 FLOW_SUM = struct.Struct('=IQQ')
-_FLOW_READ = struct.Struct('=40sIQQ')
+# Keys and values as they are read.
+_DEVICE_READ, _MAC_READ, _FLOW_READ = map(struct.Struct, (
+    '=IIIIIQQQQQQ', '=IH6sI', '=40sIQQ'))
 _PEER = struct.Struct('=16sI12xQQ')
 #: Bytes of keys and of values.
 SIZES = {'devices': (IFINDEX.size, DEVICE_BYTES),
@@ -81,10 +83,8 @@ def device(packed: bytes) -> Device:
 
 def devices(packed: bytes) -> dict[int, Device]:
     """Unpack all devices, by ifindex."""
-    step = IFINDEX.size + DEVICE_BYTES
-    return {IFINDEX.unpack_from(packed, at)[0]: Device(
-        *_DEVICE.unpack_from(packed, at + IFINDEX.size))
-        for at in range(0, len(packed), step)}
+    return {ifindex: Device(*values)
+            for ifindex, *values in _DEVICE_READ.iter_unpack(packed)}
 
 
 def classid(minor: int) -> int:
@@ -136,10 +136,7 @@ def mac_key(kind: int, key: base.MapKey) -> bytes:
 
 def macs(packed: bytes) -> Iterator[tuple[int, base.MapKey, int]]:
     """Yield kind, key and value of each Ethernet address."""
-    step = MAC_KEY.size + CLASSID.size
-    for at in range(0, len(packed), step):
-        ifindex, kind, mac = MAC_KEY.unpack_from(packed, at)
-        value, = CLASSID.unpack_from(packed, at + MAC_KEY.size)
+    for ifindex, kind, mac, value in _MAC_READ.iter_unpack(packed):
         yield kind, base.MapKey(ifindex, mac.hex(':')), value
 
 

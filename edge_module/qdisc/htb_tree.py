@@ -68,7 +68,7 @@ class TreeKeeper:
         update = steps.plan_update(tree, steps.hold(
             wanted, tree, self._draining, settings))
         try:
-            for classes in (update.lower, update.create, update.raise_):
+            for classes in (update.lower, update.rise):
                 if classes:
                     self.uplink.set_classes(classes, tree)
                     tree.update((item.minor, item) for item in classes)

@@ -18,14 +18,13 @@ from edge_module.tcplan import model
 class Update:
     """Steps in the order in which they are sent to the kernel.
 
-    ``leave`` lists classes that get no packets any more once the
-    classification is replaced; they are deleted after a grace period,
-    children first.
+    ``rise`` has new classes, too. ``leave`` lists classes that get no packets
+    any more once the classification is replaced; they are deleted after a
+    grace period, children first.
     """
 
     lower: tuple[model.HtbClass, ...] = ()
-    create: tuple[model.HtbClass, ...] = ()
-    raise_: tuple[model.HtbClass, ...] = ()
+    rise: tuple[model.HtbClass, ...] = ()
     leave: tuple[int, ...] = ()
 
 
@@ -62,16 +61,14 @@ def plan_update(current: Mapping[int, model.HtbClass],
     """
     leaving = _leaving(current, desired)
     lower: list[model.HtbClass] = []
-    create: list[model.HtbClass] = []
-    raise_: list[model.HtbClass] = []
+    rise: list[model.HtbClass] = []
     for minor in sorted(desired, key=lambda key: (_depth(desired, key), key)):
         wanted = desired[minor]
         have = current.get(minor)
-        if have is None:
-            create.append(wanted)
-        elif minor not in leaving and not wanted.stands_as(have):
-            (lower if wanted.rate_bps < have.rate_bps else raise_).append(
-                wanted)
+        if have is None or (
+                minor not in leaving and not wanted.stands_as(have)):
+            (lower if have is not None and wanted.rate_bps < have.rate_bps
+             else rise).append(wanted)
     # Leaves first, the link last: the guarantees never exceed it.
     lower.reverse()
     for minor in sorted(leaving):
@@ -80,7 +77,7 @@ def plan_update(current: Mapping[int, model.HtbClass],
             prio=model.LOWEST_PRIO)
         if idle != current[minor]:
             lower.append(idle)
-    return Update(tuple(lower), tuple(create), tuple(raise_), tuple(sorted(
+    return Update(tuple(lower), tuple(rise), tuple(sorted(
         leaving, key=lambda key: (-_depth(current, key), key))))
 
 

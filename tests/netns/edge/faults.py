@@ -6,7 +6,7 @@ from tests.netns.edge import policies
 
 LINK_BPS = 40e6
 # In the order in which they are made; tests.enforcers names them.
-STEPS = ('root', 'lower', 'create', 'raise', 'classify', 'delete')
+STEPS = ('root', 'lower', 'rise', 'classify', 'delete')
 
 
 class Killed(BaseException):

@@ -197,7 +197,7 @@ def test_enforcement_that_begins_under_load_lets_it_through(pair):
     uplink, desired = edge.enforcer.uplink, edge.call('desired_tree')
     beds.in_netns(edge.netns, uplink.ensure_root)
     update = steps.plan_update({}, desired)
-    beds.in_netns(edge.netns, uplink.set_classes, update.create, {})
+    beds.in_netns(edge.netns, uplink.set_classes, update.rise, {})
     beds.wait_for(lambda: edge.stats()[minors.HOST].sent_bytes, 5,
                   'traffic between two steps')
     edge.call('reconcile', time.monotonic())

@@ -336,7 +336,7 @@ def test_drift_names_each_difference_and_changes_nothing():
     drift = found.drift()
     assert tree == before
     assert [line.partition(' HtbClass')[0] for line in drift[:4]] == [
-        'missing class 0x21', 'class 0x99 should be', 'class 0x12 should be',
+        'class 0x99 should be', 'class 0x12 should be', 'missing class 0x21',
         'surplus class 0x99']
     assert 'port tap1 is not classified' in drift[4:]
 

@@ -27,7 +27,7 @@ def built(*classes):
 def on_the_way(current, update):
     """Every tree on the way, one message after the other."""
     tree = dict(current)
-    for item in (*update.lower, *update.create, *update.raise_):
+    for item in (*update.lower, *update.rise):
         assert item.parent in tree or item.parent == minors.ROOT
         tree[item.minor] = item
         yield dict(tree)
@@ -82,8 +82,7 @@ def test_a_lost_tree_comes_back_at_full_rates(wanted):
     """What sends at an idle rate meanwhile would owe for a minute."""
     tree = shape.build_tree(wanted, LINK_BPS)
     update = steps.plan_update({}, tree)
-    assert {item.minor: item for item in update.create} == tree
-    assert not update.raise_
+    assert {item.minor: item for item in update.rise} == tree
 
 
 @given(made.policies(), made.policies())
@@ -231,7 +230,7 @@ def test_leaves_are_lowered_first_and_the_link_last():
     lowered = [item.minor for item in steps.plan_update(old, new).lower]
     assert lowered[-1] == minors.LINK
     assert lowered.index(0x10) > max(map(lowered.index, (0x11, 0x12)))
-    raised = [item.minor for item in steps.plan_update(new, old).raise_]
+    raised = [item.minor for item in steps.plan_update(new, old).rise]
     assert raised[0] == minors.LINK
     assert raised.index(0x10) < min(map(raised.index, (0x11, 0x12)))
 
@@ -279,4 +278,4 @@ def test_a_class_whose_rate_stays_is_changed_with_those_that_rise():
         0x11: dataclasses.replace(before[0x11], ceil_bps=8000),
         0x21: dataclasses.replace(before[0x21], rate_bps=8000)}
     assert steps.plan_update(before, after) == steps.Update(
-        lower=(after[0x21],), raise_=(after[0x11],))
+        lower=(after[0x21],), rise=(after[0x11],))
