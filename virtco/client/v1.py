@@ -6,8 +6,8 @@ Light on purpose: keystoneauth, which OpenStack's clients share, msgspec, and
 nothing of the controller but the description of its operations.
 """
 
-from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import functools
 import inspect
 import os
@@ -45,7 +45,7 @@ def signature(operation: wire.Operation[Any]) -> inspect.Signature:
         for name in operation.parameters])
 
 
-def arrange(operation: wire.Operation[Any], args: Iterable[Any],
+def arrange(operation: wire.Operation[Any], args: Sequence[Any],
             given: Mapping[str, Any]
             ) -> tuple[str, dict[str, Any] | None, dict[str, Any]]:
     """Arrange arguments as path, body and query of a request.
@@ -55,11 +55,12 @@ def arrange(operation: wire.Operation[Any], args: Iterable[Any],
     :raises TypeError: for arguments that the operation does not have.
     """
     try:
-        bound = signature(operation).bind(*args, **given)
+        signature(operation).bind(*args, **given)
     except TypeError as error:
         raise TypeError(f'{operation.name} takes '
                         f'({", ".join(operation.parameters)})') from error
-    query = {name: value for name, value in bound.arguments.items()
+    named = {**dict(zip(operation.parameters, args)), **given}
+    query = {name: value for name, value in named.items()
              if value is not None}
     path = re.sub(r'{(\w+)}', lambda found: urllib.parse.quote(
         str(query.pop(found.group(1))), safe=''), operation.path)
