@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from virtco.db import models
+from virtco.db import session as db_session
 from virtco.model import booking
 from virtco.model import states
 
@@ -59,8 +60,9 @@ _HOSTS: sa.BindParameter[Any] = sa.bindparam('hosts')
 _OF_HOSTS = sa.union_all(_OF_MEMBERS.where(_MEMBERS.host.in_(_HOSTS)),
                          _OF_CLAIMS.where(_CLAIMS.host.in_(_HOSTS)))
 #: The same for one host: a list is written into the statement each time.
-_OF_HOST = sa.union_all(_OF_MEMBERS.where(_MEMBERS.host == _HOSTS),
-                        _OF_CLAIMS.where(_CLAIMS.host == _HOSTS))
+_OF_HOST = db_session.Prepared(sa.union_all(
+    _OF_MEMBERS.where(_MEMBERS.host == _HOSTS),
+    _OF_CLAIMS.where(_CLAIMS.host == _HOSTS)))
 _OF_ALL = sa.union_all(
     _OF_MEMBERS.where(_MEMBERS.host.in_(sa.select(_MEMBERS.host).where(
         _MEMBERS.host.is_not(None), _IS_YOUNG))), _OF_CLAIMS)
@@ -108,9 +110,9 @@ def ledger(connection: sa.Connection, now_s: float,
         rows: Any
         if hosts is not None:
             host, *more = chosen
-            rows = connection.execute(
-                _OF_HOSTS if more else _OF_HOST,
-                values | {'hosts': [host, *more] if more else host})
+            rows = (connection.execute(
+                _OF_HOSTS, values | {'hosts': [host, *more]}) if more else
+                _OF_HOST.run(connection, values | {'hosts': host}))
         elif connection.dialect.name == 'sqlite':
             rows = msgspec.json.decode(connection.execute(
                 _OF_ALL_AT_ONCE, values).scalar_one())

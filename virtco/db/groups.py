@@ -16,6 +16,7 @@ from sqlalchemy import orm
 
 from virtco import exception
 from virtco.db import models
+from virtco.db import session as db_session
 from virtco.model import states
 
 _ONLY_ROW = 1
@@ -25,8 +26,9 @@ _CLUSTER = models.Base.metadata.tables['cluster'].c
 _GENERATION = sa.select(_CLUSTER.generation).where(_CLUSTER.id == _ONLY_ROW)
 _ADVANCE = sa.update(models.Base.metadata.tables['cluster']).where(
     _CLUSTER.id == _ONLY_ROW).values(generation=_CLUSTER.generation + 1)
-_ADVANCE_FROM = _ADVANCE.where(
-    _CLUSTER.generation == sa.bindparam('expected', type_=sa.BigInteger))
+_ADVANCE_FROM = db_session.Prepared(_ADVANCE.where(
+    _CLUSTER.generation == sa.bindparam('expected', type_=sa.BigInteger)))
+_ADVANCE_ANY = db_session.Prepared(_ADVANCE)
 _FIND = sa.select(models.Group).where(
     models.Group.project_id == sa.bindparam('project_id'),
     models.Group.name == sa.bindparam('name'), models.Group.live_key == '')
@@ -69,8 +71,8 @@ def advance(connection: sa.Connection, expected: int | None = None) -> None:
     :param expected: generation that the caller's snapshot saw, None = any.
     :raises virtco.exception.Conflict: when it is another one by now.
     """
-    done = (connection.execute(_ADVANCE) if expected is None else
-            connection.execute(_ADVANCE_FROM, {'expected': expected}))
+    done = (_ADVANCE_ANY.run(connection) if expected is None else
+            _ADVANCE_FROM.run(connection, {'expected': expected}))
     if done.rowcount == 0:
         raise exception.Conflict(what='generation', id=expected)
 

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from virtco import exception
 from virtco.db import models
+from virtco.db import session as db_session
 from virtco.model import states
 from virtco.wire import placement
 
@@ -56,13 +57,13 @@ _VACANT = sa.select(
         sa.func.coalesce(_MEMBERS.instance_uuid, '') == '',
         ~sa.exists().where(
             _OWN.c.instance_uuid == sa.bindparam('instance_uuid')))
-_AT = _VACANT.where(
-    _MEMBERS.row_index == sa.bindparam('number', type_=sa.Integer))
+_AT = db_session.Prepared(_VACANT.where(
+    _MEMBERS.row_index == sa.bindparam('number', type_=sa.Integer)))
 # From the one that the number names on, and from the first after the last.
-_FROM = _VACANT.order_by(
+_FROM = db_session.Prepared(_VACANT.order_by(
     sa.case((_MEMBERS.row_index >= sa.bindparam(
         'number', type_=sa.Integer) % _GROUPS.n_vms, 0), else_=1),
-    _MEMBERS.row_index).limit(1)
+    _MEMBERS.row_index).limit(1))
 
 
 def next_planned(connection: sa.Connection, project_id: str, name: str,
@@ -75,7 +76,7 @@ def next_planned(connection: sa.Connection, project_id: str, name: str,
 
     :param index: row of the member, if one is asked for.
     """
-    found = connection.execute(_FROM if index is None else _AT, {
+    found = (_FROM if index is None else _AT).run(connection, {
         'project_id': project_id, 'name': name,
         'instance_uuid': instance_uuid,
         'number': launch_index if index is None else index}).first()
@@ -86,7 +87,7 @@ def next_planned(connection: sa.Connection, project_id: str, name: str,
         and found.host is not None) else None
 
 
-_TAKE = sa.update(_TABLES['members']).where(
+_TAKE = db_session.Prepared(sa.update(_TABLES['members']).where(
     _MEMBERS.group_id == sa.bindparam('of_group'),
     _MEMBERS.row_index == sa.bindparam('of_index'),
     _MEMBERS.host == sa.bindparam('on_host'),
@@ -96,7 +97,7 @@ _TAKE = sa.update(_TABLES['members']).where(
             'instance_uuid', 'display_name', 'reservation_id', 'expires_at',
             'vcpus', 'memory_mb', 'disk_gb', *placement.CAPS)} | {
         'state': states.MemberState.RESERVED,
-        'planned_host': sa.bindparam('on_host')})
+        'planned_host': sa.bindparam('on_host')}))
 
 
 def take(connection: sa.Connection, planned: Planned,
@@ -109,25 +110,26 @@ def take(connection: sa.Connection, planned: Planned,
     :raises virtco.exception.Conflict: when another one took it, or it has
         another host by now.
     """
-    done = connection.execute(_TAKE, {
+    done = _TAKE.run(connection, {
         'of_group': planned.group_id, 'of_index': planned.index,
         'on_host': planned.host, **values})
     if done.rowcount == 0:
         raise exception.Conflict(what='member', id=planned.index)
 
 
-_INSERT = sa.insert(_TABLES['placements'])
-_UPDATE = sa.update(_TABLES['placements']).where(
+_INSERT = db_session.Prepared(sa.insert(_TABLES['placements']))
+_UPDATE = db_session.Prepared(sa.update(_TABLES['placements']).where(
     _PLACEMENTS.instance_uuid == sa.bindparam('of')).values({
         name: sa.bindparam(name) for name in (
-            'project_id', 'group_id', 'fingerprint', 'answer', 'updated_at')})
+            'project_id', 'group_id', 'fingerprint', 'answer', 'updated_at')}))
+_LAST = db_session.Prepared(_FINGERPRINT)
 
 
 def fingerprint(connection: sa.Connection, instance_uuid: str
                 ) -> str | None:
     """Read the fingerprint of the last question about an instance."""
-    found: str | None = connection.execute(
-        _FINGERPRINT, {'instance_uuid': instance_uuid}).scalar()
+    found: str | None = _LAST.run(
+        connection, {'instance_uuid': instance_uuid}).scalar()
     return found
 
 
@@ -139,7 +141,7 @@ def remember(connection: sa.Connection, instance_uuid: str, is_known: bool,
     :param values: columns of the placement.
     """
     if is_known:
-        done = connection.execute(_UPDATE, {'of': instance_uuid, **values})
+        done = _UPDATE.run(connection, {'of': instance_uuid, **values})
         if done.rowcount:
             return
-    connection.execute(_INSERT, {'instance_uuid': instance_uuid, **values})
+    _INSERT.run(connection, {'instance_uuid': instance_uuid, **values})
