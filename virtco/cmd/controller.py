@@ -218,7 +218,7 @@ class Loader(threading.Thread):
     def stop(self) -> None:
         self._startup.stopping()
         if self._bus is not None:
-            self._bus.stop()
+            self._bus.close()
         if self._rooms is not None:
             self._rooms.stop()
 

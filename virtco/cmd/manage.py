@@ -14,10 +14,10 @@ from virtco.cmd import controller as controller_cmd
 from virtco.db import bounds
 from virtco.db import leader
 from virtco.db import migration
+from virtco.db import records
 from virtco.db import session as db_session
 from virtco.follow import nova
 from virtco.follow import rebuild
-from virtco.follow import transitions
 
 #: Lines about skipped servers, at most.
 SHOWN = 20
@@ -37,7 +37,8 @@ def _version(_conf: cfg.ConfigOpts, database: db_session.Database) -> int:
 
 def _purge(conf: cfg.ConfigOpts, database: db_session.Database) -> int:
     before_s = time.time() - conf.command.days * 86400
-    for table, count in transitions.purge(database, before_s).items():
+    for table, count in database.retried(
+            lambda session: records.purge(session, before_s)).items():
         print(f'{table}: {count} deleted')
     return 0
 

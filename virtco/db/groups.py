@@ -10,6 +10,7 @@ from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
+from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -118,14 +119,14 @@ def only_living(session: orm.Session, project_id: str | None, group: str
     return found[0]
 
 
-def by_id(session: orm.Session, which: sa.ColumnElement[bool]
-          ) -> dict[str, models.Group]:
-    """Return the groups that meet a condition, by id."""
-    return {group.id: group for group in session.scalars(
-        sa.select(models.Group).where(which))}
+def living_by_id(session: orm.Session) -> dict[str, models.Group]:
+    """Return the groups that are not retired."""
+    return {group.id: group for group in session.scalars(sa.select(
+        models.Group).where(models.Group.retired_at.is_(None)))}
 
 
 def members(session: orm.Session, group_id: str) -> list[models.Member]:
+    """List the members of a group by their rows."""
     return list(session.scalars(
         sa.select(models.Member).where(models.Member.group_id == group_id)
         .order_by(models.Member.row_index)))
@@ -199,13 +200,27 @@ def living_members(session: orm.Session,
     return list(session.scalars(query))
 
 
-def living_vms(session: orm.Session
-               ) -> list[tuple[str, str, str, str | None, str, float | None,
-                               float | None]]:
-    """List instance, project, state, host, addresses and limits of each row
-    with a VM, by project.
+class Believed(NamedTuple):
+    """A VM of the model.
+
+    :ivar state: state of its row, a :class:`virtco.model.states.MemberState`.
+    :ivar addresses: addresses of its ports, as Nova told them, by spaces.
+    :ivar egress_limit_bps: limit by Neutron's rules, as the ingress one; None:
+        no limit.
     """
-    return [tuple(row) for row in session.execute(
+
+    instance_uuid: str
+    project_id: str
+    state: str
+    host: str | None
+    addresses: str = ''
+    egress_limit_bps: float | None = None
+    ingress_limit_bps: float | None = None
+
+
+def living_vms(session: orm.Session) -> list[Believed]:
+    """List the rows with a VM, by project."""
+    return [Believed(*row) for row in session.execute(
         sa.select(models.Member.instance_uuid, models.Group.project_id,
                   models.Member.state, models.Member.host,
                   models.Member.addresses, models.Member.egress_limit_bps,

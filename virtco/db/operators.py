@@ -6,6 +6,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from virtco.db import models
+from virtco.db import records
 
 #: Changes that are kept.
 MOST_CHANGES = 1000
@@ -23,10 +24,7 @@ def add_change(session: orm.Session, who: str, what: str, before: str,
     change = models.Change
     session.add(change(changed_at=now_s, who=who[:255], what=what[:320],
                        before=before[:4000], after=after[:4000]))
-    oldest = session.scalar(sa.select(change.id).order_by(
-        change.id.desc()).offset(MOST_CHANGES).limit(1))
-    if oldest is not None:
-        session.execute(sa.delete(change).where(change.id <= oldest))
+    records.drop_oldest(session, change.id, MOST_CHANGES)
 
 
 def changes(session: orm.Session, limit: int) -> list[models.Change]:

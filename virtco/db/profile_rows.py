@@ -22,10 +22,10 @@ MOST_CHARS = 8_000_000
 
 
 def add(session: orm.Session, hour: int,
-        counted: Mapping[str, pairs.Bytes]) -> set[str]:
+        counted: Mapping[str, pairs.Bytes], keep: int) -> None:
     """Add the counts of an hour; groups that are gone are left out.
 
-    :returns: the projects of the groups.
+    :param keep: rows of each project that are kept, the newest.
     """
     projects = set()
     for ids in records.parts(list(counted)):
@@ -44,17 +44,9 @@ def add(session: orm.Session, hour: int,
             else:
                 row.pairs = pairs.encode(pairs.merged(
                     pairs.decode(row.pairs), found))
-    return projects
-
-
-def trim(session: orm.Session, project_id: str, keep: int) -> None:
-    """Delete all rows of a project but the newest."""
-    oldest = session.scalars(sa.select(_HOUR.hour).where(
-        _HOUR.project_id == project_id).order_by(
-            _HOUR.hour.desc()).offset(keep).limit(1)).first()
-    if oldest is not None:
-        session.execute(sa.delete(_HOUR).where(
-            _HOUR.project_id == project_id, _HOUR.hour <= oldest))
+    for project_id in projects:
+        records.drop_oldest(session, _HOUR.hour, keep,
+                            _HOUR.project_id == project_id)
 
 
 def purge(session: orm.Session, before_hour: int) -> None:

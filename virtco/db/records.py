@@ -213,15 +213,23 @@ def add_event(session: orm.Session, **values: Any) -> None:
     """Add an event and drop the project's oldest beyond KEPT_EVENTS."""
     event = models.Event(**values)
     session.add(event)
-    project = models.Event.project_id == event.project_id
+    drop_oldest(session, models.Event.id, KEPT_EVENTS,
+                models.Event.project_id == event.project_id)
+
+
+def drop_oldest(session: orm.Session, column: Any, keep: int,
+                *which: sa.ColumnElement[bool]) -> None:
+    """Delete rows beyond the newest ones.
+
+    :param column: column that grows with time.
+    """
     # The inner query stands apart: MariaDB does not delete from a table
     # that a subquery of the same statement reads.
-    oldest = session.scalar(
-        sa.select(models.Event.id).where(project)
-        .order_by(models.Event.id.desc()).offset(KEPT_EVENTS).limit(1))
+    oldest = session.scalar(sa.select(column).where(*which).order_by(
+        column.desc()).offset(keep).limit(1))
     if oldest is not None:
-        session.execute(sa.delete(models.Event).where(
-            project, models.Event.id <= oldest))
+        session.execute(sa.delete(column.class_).where(
+            column <= oldest, *which))
 
 
 def list_events(session: orm.Session, *, project_id: str | None = None,

@@ -5,7 +5,6 @@
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import dataclasses
 import itertools
 import logging
 import threading
@@ -30,27 +29,9 @@ NEWCOMERS_S = 5.0
 LIMITS_LOOKS = 6
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Believed:
-    """A VM of the model.
-
-    :ivar state: state of its row, a :class:`virtco.model.states.MemberState`.
-    :ivar addresses: addresses of its ports, as Nova told them, by spaces.
-    :ivar egress_limit_bps: limit by Neutron's rules, as the ingress one; None:
-        no limit.
-    """
-
-    instance_uuid: str
-    project_id: str
-    state: str
-    host: str | None
-    addresses: str = ''
-    egress_limit_bps: float | None = None
-    ingress_limit_bps: float | None = None
-
-
+Vms = list[db_groups.Believed]
 # VMs that differ from Nova, each with the change that makes them agree.
-Repairs = list[tuple[Believed, notifications.Change]]
+Repairs = list[tuple[db_groups.Believed, notifications.Change]]
 
 
 class Auditor(threading.Thread):
@@ -143,7 +124,7 @@ class Auditor(threading.Thread):
         return self._each_project(running if is_of_all else newcomers,
                                   self._otherwise_limited)
 
-    def _look(self) -> tuple[list[Believed], list[Believed], list[Believed]]:
+    def _look(self) -> tuple[Vms, Vms, Vms]:
         """Return the VMs of the model, by project, those of them that run,
         and those that run where they did not at the last look.
         """
@@ -156,8 +137,8 @@ class Auditor(threading.Thread):
         self._ran = set(runs)
         return believed, list(runs.values()), newcomers
 
-    def _each_project(self, vms: list[Believed], wrong: Callable[
-            [str, list[Believed]], Repairs]) -> int:
+    def _each_project(self, vms: Vms, wrong: Callable[
+            [str, Vms], Repairs]) -> int:
         """Repair differences project by project; return their number."""
         n_repaired = 0
         self._policies_bps = None
@@ -168,11 +149,10 @@ class Auditor(threading.Thread):
             n_repaired += self._repair(wrong(project_id, list(of_project)))
         return n_repaired
 
-    def _believed(self) -> list[Believed]:
+    def _believed(self) -> Vms:
         """Return the VMs of the model, by project."""
         with self._database.reader() as session:
-            return [Believed(*row)
-                    for row in db_groups.living_vms(session)]
+            return db_groups.living_vms(session)
 
     def _repair(self, wrong: Repairs) -> int:
         """Apply changes that no notification told of; return their number."""
@@ -186,7 +166,7 @@ class Auditor(threading.Thread):
                 LOG.info('No notification told of this: %s', change)
         return n_repaired
 
-    def _wrong(self, project_id: str, vms: list[Believed]) -> Repairs:
+    def _wrong(self, project_id: str, vms: Vms) -> Repairs:
         """Return the VMs that differ from Nova, each with its repair.
 
         A server that the list does not hold is asked for by its uuid: it may
@@ -204,7 +184,7 @@ class Auditor(threading.Thread):
             or self._nova.server(vm.instance_uuid)),
             self._limits_bps(project_id))
 
-    def _otherwise_limited(self, project_id: str, vms: list[Believed]
+    def _otherwise_limited(self, project_id: str, vms: Vms
                            ) -> Repairs:
         """Return the VMs whose ports have other limits in Neutron."""
         return _changes(
@@ -244,8 +224,8 @@ def start(conf: cfg.ConfigOpts, database: db_session.Database,
     return found
 
 
-def _changes(vms: list[Believed],
-             server_of: Callable[[Believed], nova.Server | None],
+def _changes(vms: Vms,
+             server_of: Callable[[db_groups.Believed], nova.Server | None],
              limits_bps: Mapping[str, neutron.Limits] | None) -> Repairs:
     """Return the VMs that differ from their servers, each with its repair.
 
@@ -256,7 +236,7 @@ def _changes(vms: list[Believed],
         else limits_bps.get(vm.instance_uuid, neutron.UNLIMITED))) is not None]
 
 
-def change_of(vm: Believed, server: nova.Server | None,
+def change_of(vm: db_groups.Believed, server: nova.Server | None,
               limits_bps: tuple[float | None, ...] = ()
               ) -> notifications.Change | None:
     """Return the change that makes the model agree with Nova.

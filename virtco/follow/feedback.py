@@ -84,8 +84,7 @@ class Feedback:
         """
         with self._database.reader() as session:
             members = db_groups.living_members(session)
-            groups = db_groups.by_id(session,
-                                     models.Group.retired_at.is_(None))
+            groups = db_groups.living_by_id(session)
             coflows: dict[str | None, list[models.Coflow]] = {}
             for coflow in session.scalars(sa.select(models.Coflow).options(
                     *records.WITHOUT_MATRIX).join(

@@ -13,6 +13,7 @@ from oslo_config import cfg
 from virtco import exception
 from virtco import metrics
 from virtco import periodic
+from virtco.db import records
 from virtco.follow import auditor
 from virtco.follow import notifications
 from virtco.follow import transitions
@@ -114,7 +115,7 @@ class Follow:
         """Release expired reservations; purge old groups now and then."""
         self.reap()
         if self._n_turns % PURGE_EVERY == 0:
-            transitions.purge(
-                self._state.database,
-                self._clock() - self._conf.controller.keep_retired_s)
+            before_s = self._clock() - self._conf.controller.keep_retired_s
+            self._state.database.retried(
+                lambda session: records.purge(session, before_s))
         self._n_turns += 1

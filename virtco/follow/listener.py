@@ -47,21 +47,6 @@ class Endpoint:
     error = info
 
 
-class Listener:
-    """Listeners of all message buses; each cell of Nova may have its own."""
-
-    def __init__(self, found: list[Any]):
-        self._found = found
-
-    def start(self) -> None:
-        for one in self._found:
-            one.start()
-
-    def stop(self) -> None:
-        for one in self._found:
-            one.stop()
-
-
 def choose_threads() -> None:
     """Choose threads before oslo.messaging loads oslo.service.
 
@@ -76,8 +61,9 @@ def choose_threads() -> None:
 
 
 def start(conf: cfg.ConfigOpts,
-          follow: 'follow.Follow') -> Listener | None:
-    """Start listening; None where no message bus is configured.
+          follow: 'follow.Follow') -> contextlib.ExitStack | None:
+    """Listen to all message buses until the returned stack is closed; None
+    where none is configured. Each cell of Nova may have its own.
 
     :raises virtco.exception.Invalid: for a URL that is none.
     """
@@ -93,11 +79,13 @@ def start(conf: cfg.ConfigOpts,
     endpoint = Endpoint(follow,
                         oslo_messaging.NotificationResult.HANDLED,
                         oslo_messaging.NotificationResult.REQUEUE)
-    found = Listener([oslo_messaging.get_notification_listener(
-        transport, targets, [endpoint], executor='threading',
-        allow_requeue=True, pool=conf.notifications.pool)
-        for transport in _transports(conf, urls)])
-    found.start()
+    found = contextlib.ExitStack()
+    for transport in _transports(conf, urls):
+        one = oslo_messaging.get_notification_listener(
+            transport, targets, [endpoint], executor='threading',
+            allow_requeue=True, pool=conf.notifications.pool)
+        one.start()
+        found.callback(one.stop)
     LOG.info('Listening to Nova\'s notifications on %d message buses.',
              len(urls))
     return found

@@ -96,7 +96,7 @@ class Nova:
         :raises virtco.exception.NovaUnavailable:
         """
         with translated():
-            yield from map(_server, self._servers(project_id=project_id))
+            yield from map(read, self._servers(project_id=project_id))
 
     def all_servers(self) -> Iterator[dict[str, Any]]:
         """Yield all servers of the cloud in the form of Nova 2.100.
@@ -142,7 +142,7 @@ class Nova:
                     and 'itemNotFound' in response.json()):
                 return None
             response.raise_for_status()
-            return _server(response.json()['server'])
+            return read(response.json()['server'])
 
     def hypervisors(self) -> dict[str, str]:
         """Return the host of each provider's uuid where VMs may be started.
@@ -197,7 +197,8 @@ def listed(service: adapter.Adapter, path: str, name: str,
             wanted['marker'] = page[name][-1]['id']
 
 
-def _server(body: dict[str, Any]) -> Server:
+def read(body: dict[str, Any]) -> Server:
+    """Read a server in the form of any microversion."""
     return Server(
         uuid=body['id'], status=body['status'],
         host=body.get('OS-EXT-SRV-ATTR:host') or None,

@@ -34,21 +34,17 @@ from virtco.objects import new_groups
 CHUNK = 200
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Server:
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Server(nova.Server):
     """A server with its tenant's hints and metadata.
 
     :ivar launch_index: in its request.
     :ivar demand: vCPUs, MB of memory and GB of disk.
     :ivar caps: caps of its ports (:func:`virtco.units.vif_caps`).
-    :ivar addresses: addresses of its ports.
     """
 
-    uuid: str
     project_id: str
     name: str
-    status: str
-    host: str | None
     created: str
     launch_index: int
     reservation_id: str
@@ -56,7 +52,6 @@ class Server:
     caps: Mapping[str, float | None]
     hints: dict[str, Any]
     metadata: dict[str, Any]
-    addresses: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass
@@ -78,17 +73,18 @@ def read(body: dict[str, Any]) -> Server:
     flavor = body['flavor']
     prefix = 'OS-EXT-SRV-ATTR:'
     return Server(
-        body['id'], body['tenant_id'], body['name'], body['status'],
-        body.get(f'{prefix}host') or None, body['created'],
-        body.get(f'{prefix}launch_index') or 0,
-        body.get(f'{prefix}reservation_id') or '',
-        (float(flavor['vcpus']), float(flavor['ram']),
-         # A volume-backed server has no image and no root disk on its host.
-         (float(flavor['disk']) if body.get('image') else 0.0)
-         + flavor['ephemeral'] + units.swap_gb(flavor['swap'])),
-        units.vif_caps(flavor.get('extra_specs')),
-        body.get('scheduler_hints') or {}, body.get('metadata') or {},
-        nova.fixed_ips(body))
+        **dataclasses.asdict(nova.read(body)), project_id=body['tenant_id'],
+        name=body['name'], created=body['created'],
+        launch_index=body.get(f'{prefix}launch_index') or 0,
+        reservation_id=body.get(f'{prefix}reservation_id') or '',
+        demand=(
+            float(flavor['vcpus']), float(flavor['ram']),
+            # A volume-backed server has no image and no root disk there.
+            (float(flavor['disk']) if body.get('image') else 0.0)
+            + flavor['ephemeral'] + units.swap_gb(flavor['swap'])),
+        caps=units.vif_caps(flavor.get('extra_specs')),
+        hints=body.get('scheduler_hints') or {},
+        metadata=body.get('metadata') or {})
 
 
 def rebuild(conf: cfg.ConfigOpts, database: db_session.Database,

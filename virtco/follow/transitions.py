@@ -263,8 +263,3 @@ def _is_overtaken(member: models.Member, at_s: float | None) -> bool:
         return True
     member.event_at = at_s
     return False
-
-
-def purge(database: db_session.Database, before_s: float) -> dict[str, int]:
-    """Delete groups and coflows that ended before that time."""
-    return database.retried(lambda session: records.purge(session, before_s))

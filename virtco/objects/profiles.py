@@ -50,9 +50,7 @@ class Profiles:
             return
 
         def save(session: orm.Session) -> None:
-            for project_id in db_profiles.add(session, self._hour(),
-                                              counted):
-                db_profiles.trim(session, project_id, MAX_ROWS)
+            db_profiles.add(session, self._hour(), counted, MAX_ROWS)
             if purges:
                 db_profiles.purge(session, self._hour() - (
                     prediction.HOURS_PER_DAY * self._conf.keep_days))

@@ -115,8 +115,7 @@ class Adviser:
                     members[member.group_id].append(member)
             for coflow in db_groups.living_coflows(session):
                 coflows[coflow.group_id].append(coflow)
-            groups = db_groups.by_id(session,
-                                     models.Group.retired_at.is_(None))
+            groups = db_groups.living_by_id(session)
         drained = self._live.drained
         return sorted((
             _Group(groups[group_id], found, coflows[group_id])

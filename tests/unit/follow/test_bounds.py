@@ -7,6 +7,7 @@ import pytest
 from tests.unit import stored
 from tests.unit.follow import test_nova
 from virtco import exception
+from virtco.db import groups as db_groups
 from virtco.db import models
 from virtco.db import records
 from virtco.follow import auditor
@@ -23,7 +24,7 @@ NEXT = [{'rel': 'next', 'href': 'x'}]
 @pytest.mark.parametrize(('length', 'cut'), [(500, 500), (501, 500)])
 def test_a_fault_is_short(length, cut):
     found = auditor.change_of(
-        auditor.Believed('u', 'p', 'reserved', 'h'),
+        db_groups.Believed('u', 'p', 'reserved', 'h'),
         nova.Server('u', 'ERROR', None, fault='x' * length))
     assert len(found.why) == cut
     found = notifications.change_of(notifications.BUILD_ERROR, {

@@ -2,17 +2,17 @@
 
 """Model and Nova beside each other: what is repaired, what is left alone."""
 
-import dataclasses
 
 import pytest
 
+from virtco.db import groups as db_groups
 from virtco.follow import auditor
 from virtco.follow import notifications
 from virtco.follow import nova
 
 GONE = notifications.Gone('u')
 RUNNING, RESERVED, VACANT = (
-    auditor.Believed('u', 'p', state, host) for state, host in (
+    db_groups.Believed('u', 'p', state, host) for state, host in (
         ('running', 'h1'), ('reserved', 'h1'), ('vacant', None)))
 
 
@@ -31,10 +31,10 @@ def server(status='ACTIVE', host='h1', **kwargs):
     (RESERVED, server(), notifications.Built('u', 'h1')),
     (RUNNING, server(addresses=('1', '2')),
      notifications.Built('u', 'h1', addresses=('1', '2'))),
-    (dataclasses.replace(RUNNING, addresses='1 2'),
+    (RUNNING._replace(addresses='1 2'),
      server(addresses=('1', '2')), None),
     # Nova has not asked Neutron yet.
-    (dataclasses.replace(RUNNING, addresses='1'), server(), None),
+    (RUNNING._replace(addresses='1'), server(), None),
     (RESERVED, server('SHUTOFF', 'h2'), notifications.Built('u', 'h2')),
     (VACANT, server(host='h3'), notifications.Built('u', 'h3')),
     (RUNNING, server('SHELVED_OFFLOADED', None), notifications.OffHost('u')),
@@ -58,7 +58,7 @@ def test_what_follows(vm, found, change):
     assert auditor.change_of(vm, found) == change
 
 
-LIMITED = dataclasses.replace(RUNNING, egress_limit_bps=5e6)
+LIMITED = RUNNING._replace(egress_limit_bps=5e6)
 
 
 @pytest.mark.parametrize(('vm', 'limits_bps', 'is_new'), [

@@ -29,7 +29,7 @@ def matrices(ask, n_vms=3, refuses=False, index=None, **limits):
 def learned(ask, pairs):
     stored.add(ask.database, stored.group('old', app='sort', live_key='x'))
     with ask.database.writer() as session:
-        db_profiles.add(session, 5, {'p-old': pairs})
+        db_profiles.add(session, 5, {'p-old': pairs}, 9)
     assert stored.count(ask.database, models.ProfileHour) == 1
 
 
