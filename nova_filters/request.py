@@ -67,7 +67,7 @@ def requires_a_place(spec: Any, conf: cfg.ConfigOpts) -> bool:
         outline = hints.outline(found, metadata)
     except exception.HintInvalid:
         return False
-    return outline is not None and outline.wishes.is_binding
+    return outline is not None and bool(outline.wishes.required)
 
 
 def keep(spec: Any, host_states: list[Any], answer: dict[str, Any]) -> None:

@@ -85,10 +85,10 @@ class Wishes:
         return self.within is not None or self.spread is not None
 
     @property
-    def is_binding(self) -> bool:
-        """Whether one of them is required."""
-        return any(wish is not None and wish.required
-                   for wish in (self.within, self.spread))
+    def required(self) -> 'Wishes':
+        """Wishes that are required."""
+        return Wishes(*(one if one is not None and one.required else None
+                        for one in (self.within, self.spread)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

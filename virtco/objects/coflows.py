@@ -41,6 +41,11 @@ MOST_ROWS = 5000
 #: one would keep its caller waiting for the calls of all others.
 AT_ONCE, TAKES_S, AHEAD_S = 100, 0.01, 0.06
 NO_SCHEDULE = live.Schedule(0.0, ())
+#: Fields of a coflow that are shown as they are stored.
+_AS_STORED = (
+    'id', 'name', 'project_id', 'group_name', 'n_vms', 'n_flows',
+    'size_bytes', 'dst_port', 'iterations', 'period_s', 'compute_s',
+    'rank_hint', 'priority_class', 'weight', 'cct_s', 'lower_bound_s', 'gap')
 #: States of which the counters of a coflow may know before the database.
 _COUNTED = (*states.LIVE_STATES, states.CoflowState.DONE)
 
@@ -166,36 +171,25 @@ class Coflows:
         if over:
             ranked = None
         return wire.Coflow(
-            id=coflow.id, name=coflow.name, group=coflow.group_id,
-            group_name=coflow.group_name,
-            project_id=coflow.project_id, state=state,
-            n_vms=coflow.n_vms, n_flows=coflow.n_flows,
-            size_bytes=coflow.size_bytes, sent_bytes=sent_bytes,
+            **{name: getattr(coflow, name) for name in _AS_STORED},
+            group=coflow.group_id, state=state, sent_bytes=sent_bytes,
             remaining_bytes=0.0 if over else max(
                 0.0, coflow.size_bytes - sent_bytes),
-            dst_port=coflow.dst_port,
-            iteration=(status or coflow).iteration,
-            iterations=coflow.iterations, period_s=coflow.period_s,
-            compute_s=coflow.compute_s, order=coflow.served_by,
-            rank_hint=coflow.rank_hint,
+            iteration=(status or coflow).iteration, order=coflow.served_by,
             measured_period_s=status.measured_period_s
             if status is not None else None,
             counted_compute_s=status.counted_compute_s
             if status is not None else None,
-            priority_class=coflow.priority_class, weight=coflow.weight,
             rank=ranked.rank if ranked is not None else None,
             rate_bps=float(ranked.flow_rates.rate_bps.sum())
             if ranked is not None else 0.0,
-            cct_s=coflow.cct_s,
             measured_cct_s=measured['measured_cct_s'] if over else None,
             measured_cct_error_s=measured['measured_cct_error_s']
             if over else None,
             first_byte=measured['first_byte_at'],
             last_byte=measured['last_byte_at'],
-            lower_bound_s=coflow.lower_bound_s,
             bound_scope=None if coflow.lower_bound_s is None
             else snapshot.Scope.CONSTRAINTS,
-            gap=coflow.gap,
             planned_bottleneck=_bottleneck(coflow.bottleneck),
             created=coflow.created_at,
             arrival=arrival or coflow.arrival, deadline=coflow.deadline_at,

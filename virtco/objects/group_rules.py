@@ -7,6 +7,7 @@ Whoever moves a VM later has neither, so they are stored with the group.
 """
 
 from collections.abc import Collection
+from collections.abc import Iterable
 from collections.abc import Sequence
 import dataclasses
 
@@ -43,13 +44,6 @@ class Rules(msgspec.Struct, frozen=True, omit_defaults=True):
             hints.wish(key, text) if text else None for key, text in (
                 (hints.WITHIN, self.within), (hints.SPREAD, self.spread))))
 
-    @property
-    def required(self) -> hints.Wishes:
-        """The wishes that are required."""
-        return hints.Wishes(*(
-            wish if wish is not None and wish.required else None
-            for wish in (self.wishes.within, self.wishes.spread)))
-
     def record(self) -> str:
         """Encode the rules; empty where there are none."""
         return msgspec.json.encode(self).decode() if self != Rules() else ''
@@ -60,12 +54,14 @@ class Rules(msgspec.Struct, frozen=True, omit_defaults=True):
             self, within=str(wishes.within or self.within),
             spread=str(wishes.spread or self.spread))
 
-    def joined(self, group: ServerGroup) -> 'Rules':
-        """Put rows into a server group.
+    def joined(self, group: ServerGroup | None) -> 'Rules':
+        """Put rows into a server group, if there is one.
 
         It is the same as one of its policy that has some of the rows, with
         more instances.
         """
+        if group is None:
+            return self
         same = [one for one in self.server_groups
                 if one.policy == group.policy
                 and not set(one.rows).isdisjoint(group.rows)]
@@ -74,24 +70,21 @@ class Rules(msgspec.Struct, frozen=True, omit_defaults=True):
             *(one for one in self.server_groups if one not in same),
             msgspec.structs.replace(group, rows=tuple(sorted(rows)))))
 
-    def constrained(self, problem: snapshot.PlacementProblem,
-                    rows: Sequence[int], own_hosts: Collection[str]
-                    ) -> snapshot.PlacementProblem:
-        """Add the server groups to the problem.
 
-        :param rows: row of each VM of the problem.
-        :param own_hosts: hosts of the group's own VMs.
-        """
-        found = []
-        for one in self.server_groups:
-            members = tuple(i for i, row in enumerate(rows)
-                            if row in one.rows)
-            if members:
-                found.append(snapshot.ServerGroup(
-                    snapshot.GroupPolicy(one.policy), members,
-                    frozenset(one.hosts).difference(own_hosts),
-                    one.max_per_host))
-        return dataclasses.replace(problem, server_groups=tuple(found))
+def constrained(problem: snapshot.PlacementProblem, rows: Sequence[int],
+                groups: Iterable[ServerGroup], own_hosts: Collection[str] = ()
+                ) -> snapshot.PlacementProblem:
+    """Add server groups to the problem.
+
+    :param rows: row of each VM of the problem.
+    :param own_hosts: hosts of the group's own VMs.
+    """
+    return dataclasses.replace(problem, server_groups=tuple(
+        snapshot.ServerGroup(
+            snapshot.GroupPolicy(one.policy), members,
+            frozenset(one.hosts).difference(own_hosts), one.max_per_host)
+        for one in groups if (members := tuple(
+            i for i, row in enumerate(rows) if row in one.rows))))
 
 
 def of_record(text: str) -> Rules:

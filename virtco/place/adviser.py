@@ -21,6 +21,7 @@ from virtco.db import codec
 from virtco.db import groups as db_groups
 from virtco.db import models
 from virtco.model import booking
+from virtco.model import cluster
 from virtco.model import states
 from virtco.objects import group_rules
 from virtco.objects import settings
@@ -134,38 +135,33 @@ class Adviser:
         members = sorted(group.members, key=lambda member: member.row_index)
         coflows = sorted(group.coflows, key=lambda coflow: coflow.position)
         now_s = self._clock()
-        own = problem_builder.sum_by_host(
-            (m.host or '', requests.vector(m)) for m in members)
-        room = {host: tuple(map(sum, zip(
-            free.get(host, booking.NOTHING), own.get(host, booking.NOTHING))))
-            for host in free.keys() | own.keys()}
+        room = problem_builder.sum_by_host([*free.items(), *(
+            (m.host or '', requests.vector(m)) for m in members)])
         with self._live.held():  # others forget hosts
             self._live.meet(room.keys(), now_s)
             rates = self._live.payload_rates(room.keys(), now_s,
                                              self._settings.is_fair)
             tree = self._live.payload_tree(now_s)
             loads = self._live.loads(group.group.id)
-        problem, rows = problem_builder.build(problem_builder.Question(
-            asked=members[0].row_index, members=tuple(problem_builder.Member(
-                m.row_index, requests.vector(m), m.host, m.instance_uuid)
-                for m in members),
-            coflows=tuple(codec.decode_coflow(coflow).scaled(
+        rows = [m.row_index for m in members]
+        problem = problem_builder.build(
+            tuple(cluster.Vm(m.instance_uuid or '', requests.vector(m),
+                             allowed=frozenset(room)) for m in members),
+            problem_builder.among((codec.decode_coflow(coflow).scaled(
                 self._live.remaining_fraction(coflow.id))
-                for coflow in coflows),
-            free=room, capacities=rates, tree=tree, loads=loads))
-        by_row = {m.row_index: m for m in members}
-        placed = [by_row[row] for row in rows]
+                for coflow in coflows), rows), room, rates, tree, loads)
         rules = group_rules.of_record(group.group.rules)
-        problem = rules.constrained(problem, rows, own.keys())
+        hosts = tuple(m.host or '' for m in members)
+        problem = group_rules.constrained(problem, rows, rules.server_groups,
+                                          hosts)
 
         def cost_s(vm: int, source: str, target: str) -> float:
             return reevaluation.migration_s(
-                placed[vm].memory_mb * MIB,
+                members[vm].memory_mb * MIB,
                 min(rates[source][0], rates[target][1]),
                 DIRTY_BPS)
 
         drained = self._live.drained
-        hosts = tuple(m.host or '' for m in placed)
 
         def best_move(kept: hints.Wishes) -> reevaluation.Move | None:
             return reevaluation.best_move(
@@ -176,10 +172,10 @@ class Adviser:
         if not drained.isdisjoint(hosts) and (
                 move is None or move.source not in drained):
             # A preferred wish does not keep a VM on a drained host.
-            move = best_move(rules.required) or move
+            move = best_move(rules.wishes.required) or move
         if move is None:
             return None
-        member = placed[move.vm_index]
+        member = members[move.vm_index]
         if move.target in free:
             free[move.target] = tuple(
                 have - need for have, need in zip(free[move.target],

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from virtco import exception
-from virtco.db import codec
 from virtco.model import snapshot
 from virtco.wire import placement as wire
 
@@ -33,11 +32,13 @@ def neutral(instance_uuid: str, hosts: Iterable[str], why: str,
 
 
 def figures(plan: snapshot.Plan) -> dict[str, Any]:
-    """Return a plan's times and their certificate, as answers have them."""
-    return {'cct_s': codec.finite(plan.cct_s),
-            'lower_bound_s': codec.finite(plan.lower_bound_s),
-            'bound_scope': plan.bound_scope, 'gap': codec.finite(plan.gap),
-            'method': plan.method, 'bottleneck': plan.bottleneck}
+    """Return a plan's times and their certificate, as answers have them.
+
+    JSON has null for those that are not finite.
+    """
+    return {name: getattr(plan, name) for name in (
+        'cct_s', 'lower_bound_s', 'bound_scope', 'gap', 'method',
+        'bottleneck')}
 
 
 def ranked(hosts: Iterable[str], why: str) -> list[wire.RankedHost]:

@@ -98,12 +98,13 @@ class Commit:
         """Write the new plan of a group that exists already."""
         view, session = self._view, self._session
         for member, values in self._plans():
-            session.execute(_vacant(member).values(**values))
+            self._set(member, values)
         self._drop_plans()
         write_figures(session, view.group.id, [
             coflow.id for coflow in view.coflows if coflow.is_live],
             self._plan, rules=view.rules.record())
-        self._take()
+        if not self._set(view.member, self._taken()):
+            raise exception.Conflict(what='member', id=view.member.row_index)
 
     def _advance(self) -> None:
         """Commit on the generation of the snapshot, or on a later one in
@@ -178,17 +179,15 @@ class Commit:
             _of_flavor(self._request), True,
             self._reads.clock() + booking.MOVE_S)
 
-    def _take(self) -> None:
-        """Store the instance as its member."""
-        request, member = self._request, self._view.member
+    def _set(self, member: models.Member, values: dict[str, Any]) -> bool:
+        """Change a member that has no VM, or this one; False for another."""
         done = self._session.execute(sa.update(models.Member).where(
             models.Member.group_id == member.group_id,
             models.Member.row_index == member.row_index,
-            models.Member.instance_uuid.is_(None)
-            | (models.Member.instance_uuid == request.instance_uuid)).values(
-                **self._taken()))
-        if done.rowcount == 0:  # type: ignore[attr-defined]
-            raise exception.Conflict(what='member', id=member.row_index)
+            models.Member.instance_uuid.is_(None) | (
+                models.Member.instance_uuid == self._request.instance_uuid)
+        ).values(values))
+        return done.rowcount > 0  # type: ignore[attr-defined, no-any-return]
 
     def _taken(self) -> dict[str, Any]:
         """Return the columns of the member that a request reserves."""
@@ -223,9 +222,8 @@ def join_server_group(connection: sa.Connection, request: wire.Placement,
         models.Member.row_index, models.Member.instance_uuid,
         models.Member.host).where(
             models.Member.group_id == planned.group_id)).all()
-    found = membership.with_server_group(
-        group_rules.of_record(rules), request, members,
-        {planned.index}).record()
+    found = group_rules.of_record(rules).joined(membership.server_group(
+        request, members, {planned.index})).record()
     if found != rules:
         connection.execute(sa.update(models.Group).where(
             models.Group.id == planned.group_id).values(rules=found))
@@ -244,14 +242,6 @@ def _of_flavor(request: wire.Placement) -> dict[str, float | None]:
     """Return the columns of a member that its flavor decides."""
     return msgspec.structs.asdict(request.flavor) | {
         name: getattr(request, name) for name in wire.CAPS}
-
-
-def _vacant(member: models.Member) -> sa.Update:
-    """Build an update of a member that has no VM yet."""
-    return sa.update(models.Member).where(
-        models.Member.group_id == member.group_id,
-        models.Member.row_index == member.row_index,
-        models.Member.instance_uuid.is_(None))
 
 
 def _seen(members: Sequence[models.Member]) -> list[tuple[Any, ...]]:

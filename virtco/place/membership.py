@@ -49,6 +49,7 @@ class View:
     :ivar notes: (kind, detail) of events to write down with the commit.
     :ivar wishes: wishes of the tenant for the group.
     :ivar rules: to be stored, these wishes and the server groups.
+    :ivar server_group: server group of the request.
     :ivar remarks: on the measurements that the plan is made by.
     :ivar deadline: deadline of the hint, of a new group only.
     :ivar judged: whether it is promised.
@@ -67,6 +68,7 @@ class View:
     notes: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     wishes: hints.Wishes = hints.Wishes()
     rules: group_rules.Rules = group_rules.Rules()
+    server_group: group_rules.ServerGroup | None = None
     refused: exception.WishRefused | None = None
     remarks: list[str] = dataclasses.field(default_factory=list)
     deadline: hints.Deadline | None = None
@@ -163,8 +165,9 @@ class Reader:
             generation, group, members, coflows, member, {}, is_new, matrices,
             keeps_matrix, notes, rules.wishes,
             deadline=hint.deadline if is_new else None)
-        view.rules = with_server_group(rules, request, members, batch_rows(
+        view.server_group = server_group(request, members, batch_rows(
             request, members, member))
+        view.rules = rules.joined(view.server_group)
         view.free = bookings.ledger(
             session.connection(), self.clock(), requests.free(request),
             beside=view.beside()).left()
@@ -210,24 +213,28 @@ class Reader:
                 kind=kind, detail=detail, created_at=self.clock())
 
 
-def with_server_group(rules: group_rules.Rules, request: wire.Placement,
-                      members: Sequence[Any],
-                      rows: Collection[int]) -> group_rules.Rules:
-    """Add the request's server group to the rules, if it has one.
+def server_group(request: wire.Placement, members: Sequence[Any],
+                 rows: Collection[int]) -> group_rules.ServerGroup | None:
+    """Return the request's server group over rows; None without one.
+
+    Hosts count where instances of no row are, or the asked one itself.
 
     :param members: members of its group, or these three columns of them.
-    :param rows: rows of the members of the request.
+    :param rows: rows of the members of the request: a batch is in its server
+        group as a whole.
     """
     group = request.server_group
     if group is None:
-        return rules
+        return None
     known = set(group.members)
-    own = {m.row_index for m in members if m.instance_uuid in known}
-    return rules.joined(group_rules.ServerGroup(
-        group.policy, tuple(sorted(own.union(rows))), tuple(
+    own = {m.row_index for m in members if m.instance_uuid in known
+           }.union(rows)
+    return group_rules.ServerGroup(
+        group.policy, tuple(sorted(own)), tuple(
             sorted(set(group.hosts).difference(
-                m.host for m in members if m.row_index in own))),
-        group.max_per_host or 1))
+                m.host for m in members if m.row_index in own
+                and m.instance_uuid not in (None, request.instance_uuid)))),
+        group.max_per_host or 1)
 
 
 def batch_rows(request: wire.Placement,

@@ -17,7 +17,6 @@ from virtco import exception
 from virtco import hints
 from virtco import metrics
 from virtco.db import bookings
-from virtco.db import codec
 from virtco.db import groups as db_groups
 from virtco.db import members as db_members
 from virtco.db import models
@@ -344,10 +343,9 @@ def _answer(request: wire.Placement, view: membership.View,
     order = sorted((r for r in ranked if r.host in request.offers),
                    key=lambda r: r.host != chosen)
     why = next((r.why for r in order if r.host == chosen), 'as planned')
-    listed = [wire.RankedHost(
-        r.host, rank, r.feasible, codec.finite(r.cct_s),
-        codec.finite(r.objective_s), r.why)
-        for rank, r in zip(range(answers.MOST_HOSTS), order)]
+    listed = [wire.RankedHost(r.host, rank, r.feasible, r.cct_s,
+                              r.objective_s, r.why)
+              for rank, r in zip(range(answers.MOST_HOSTS), order)]
     return wire.Answer(
         instance_uuid=request.instance_uuid, status='planned', host=chosen,
         group=view.group.id, group_name=view.group.name,

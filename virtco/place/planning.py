@@ -3,6 +3,7 @@
 """Plans a group from the knowledge of it and of the cloud."""
 
 from collections.abc import Callable
+import dataclasses
 import functools
 import logging
 import zlib
@@ -15,8 +16,10 @@ from virtco import metrics
 from virtco import units
 from virtco.db import models
 from virtco.model import booking
+from virtco.model import cluster
 from virtco.model import snapshot
 from virtco.model import states
+from virtco.objects import group_rules
 from virtco.objects import settings
 from virtco.place import answer as answers
 from virtco.place import deadline as deadlines
@@ -64,8 +67,8 @@ class Planning:
             be in time.
         """
         with self._live.held():
-            question = self._question(request, view)
-        return self._solve(question, view, deadline)
+            problem = self._problem(request, view)
+        return self._solve(problem, view, deadline)
 
     def allowed(self, request: wire.Placement, wish: hints.Wishes,
                 host: str) -> list[str] | None:
@@ -78,9 +81,10 @@ class Planning:
         :param host: host of the plan.
         :returns: None when nothing is required.
         """
+        required = wish.required
         levels = [one.level for one, counts in (
-            (wish.within, True), (wish.spread, request.num_instances == 1))
-            if one is not None and one.required and counts]
+            (required.within, True),
+            (required.spread, request.num_instances == 1)) if one and counts]
         if not levels:
             return None
         tree = self._live.payload_tree(self._clock())
@@ -110,12 +114,11 @@ class Planning:
                             deadline.left_s()
                             - self._pace.expected_s(*later)))
 
-    def _question(self, request: wire.Placement,
-                  view: membership.View) -> problem_builder.Question:
-        """Collect the input of a plan: members, room, rates and loads."""
-        members = self._members(request, view)
+    def _problem(self, request: wire.Placement,
+                 view: membership.View) -> snapshot.PlacementProblem:
+        """Build the problem of all members: room, rates and loads."""
         free = self._open_hosts(view)
-        hosts = free.keys() | {member.host for member in members
+        hosts = free.keys() | {member.host for member in view.members
                                if member.host}
         now_s = self._clock()
         self._live.meet(hosts, now_s)
@@ -126,16 +129,11 @@ class Planning:
             matrix.scaled(self._live.remaining_fraction(coflow.id))
             for matrix, coflow in zip(
                 view.matrices, (c for c in view.coflows if c.is_live)))
-        return problem_builder.Question(
-            asked=view.member.row_index, members=members, coflows=coflows,
-            free=free,
-            capacities=self._live.payload_rates(
-                hosts, now_s, self._settings.is_fair),
-            tree=self._live.payload_tree(now_s),
-            loads=self._live.loads(view.group.id),
-            pairs_bps=self._live.payload_pairs(chosen.rates_bps),
-            batch=membership.batch_rows(request, view.members, view.member),
-            server_group=request.server_group)
+        return problem_builder.build(
+            self._vms(request, view, frozenset(free)), coflows, free,
+            self._live.payload_rates(hosts, now_s, self._settings.is_fair),
+            self._live.payload_tree(now_s), self._live.loads(view.group.id),
+            self._live.payload_pairs(chosen.rates_bps))
 
     def _open_hosts(self, view: membership.View
                     ) -> dict[str, booking.Vector]:
@@ -153,9 +151,10 @@ class Planning:
                                              'drained'))
         return free
 
-    def _members(self, request: wire.Placement, view: membership.View
-                 ) -> tuple[problem_builder.Member, ...]:
-        """Describe the members to the planner; one with a VM stays in place.
+    def _vms(self, request: wire.Placement, view: membership.View,
+             candidates: frozenset[str]) -> tuple[cluster.Vm, ...]:
+        """Describe the members to the planner; one with a VM stays in place,
+        and beside an answer that only ranks one with a plan, too.
         """
         running = [member.instance_uuid is not None
                    and member is not view.member for member in view.members]
@@ -164,22 +163,26 @@ class Planning:
                  for member, has_vm in zip(view.members, running)]
         caps = self._live.payload_caps([
             _capped(*pair) for pair in zip(given, view.members)])
-        return tuple(problem_builder.Member(
-            index=member.row_index,
-            demand=requests.vector(member if has_vm else request.flavor),
-            host=member.host, instance_uuid=member.instance_uuid,
-            fixed=has_vm and member.host is not None,
-            caps=(*caps_bps, flavor.egress_burst_bytes,
-                  flavor.ingress_burst_bytes))
-            for member, has_vm, flavor, caps_bps in zip(
-                view.members, running, given, caps))
+        found = []
+        for member, has_vm, flavor, caps_bps in zip(
+                view.members, running, given, caps):
+            stays = member.host is not None and (has_vm or (
+                view.is_advice and member is not view.member))
+            found.append(cluster.Vm(
+                member.instance_uuid or f'member {member.row_index}',
+                requests.vector(member if has_vm else request.flavor),
+                member.host if stays else None, stays,
+                None if stays else candidates, *caps_bps,
+                flavor.egress_burst_bytes, flavor.ingress_burst_bytes))
+        return tuple(found)
 
-    def _solve(self, question: problem_builder.Question,
+    def _solve(self, problem: snapshot.PlacementProblem,
                view: membership.View, deadline: deadlines.Deadline
                ) -> Solution | None:
         """Plan the open rows, or where they do not fit the one alone."""
-        problem, rows = problem_builder.build(
-            question, keep_planned=view.is_advice)
+        groups = [view.server_group] if view.server_group is not None else []
+        rows = tuple(member.row_index for member in view.members)
+        problem = group_rules.constrained(problem, rows, groups)
         if view.is_new and view.wishes.within is None:
             # With other new groups that ask now.
             part = self.window.plan(
@@ -191,9 +194,15 @@ class Planning:
         met = self._plan(problem, view, deadline)
         # Where a wish is refused, a part of the group is no answer.
         if met is None and view.refused is None:
-            problem, rows = problem_builder.build(
-                question, keep_planned=view.is_advice, alone=True)
-            met = self._plan(problem, view, deadline)
+            # Members that have neither VM nor host are left out.
+            kept = [i for i, member in enumerate(view.members)
+                    if member is view.member or (
+                        member.instance_uuid and member.host)]
+            rows = tuple(rows[i] for i in kept)
+            met = self._plan(group_rules.constrained(dataclasses.replace(
+                problem, vms=tuple(problem.vms[i] for i in kept),
+                coflows=problem_builder.among(problem.coflows, kept)),
+                rows, groups), view, deadline)
         return None if met is None else (met.problem, rows, met.plan)
 
     def _plan(self, problem: snapshot.PlacementProblem,

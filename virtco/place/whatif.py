@@ -13,7 +13,6 @@ from oslo_config import cfg
 from virtco import exception
 from virtco import hint_matrix
 from virtco import hints
-from virtco.db import codec
 from virtco.model import booking
 from virtco.model import cluster
 from virtco.model import snapshot
@@ -104,20 +103,16 @@ def answer(conf: cfg.ConfigOpts, request: wire.PlanRequest,
     if request.deadline is not None and judge is not None:
         promise = judge(hints.deadline(request.deadline), problem, plan,
                         len(problem.vms), True).promise
-    finite = codec.finite
     return wire.Plan(
         vms=[wire.Vm(group, row, host)
              for (group, row), host in zip(labels, plan.hosts)],
-        coflows=[wire.PlannedCoflow(coflow.name.partition('/')[2],
-                                    finite(cct_s))
+        coflows=[wire.PlannedCoflow(coflow.name.partition('/')[2], cct_s)
                  for coflow, cct_s in
                  zip(problem.coflows, plan.coflow_cct_s)],
-        objective=plan.objective, objective_s=finite(plan.objective_s),
+        objective=plan.objective, objective_s=plan.objective_s,
         notes=[*met.notes, *plan.notes],
-        delays=[wire.Delay(
-            coflow_id=late.coflow_id, before_s=finite(late.before_s),
-            after_s=finite(late.after_s))
-            for late in delays.delays(problem, plan)[:MOST_DELAYS]],
+        delays=msgspec.convert(delays.delays(problem, plan)[:MOST_DELAYS],
+                               list[wire.Delay], from_attributes=True),
         deadline=promise, n_hosts=len(problem.hosts),
         seconds=time.monotonic() - started, **answers.figures(plan))
 
@@ -145,12 +140,7 @@ def explain(placement: placements.Kept, decision: decisions.Decision | None,
         zlib.crc32(decision.group_id.encode()))
     return msgspec.structs.replace(
         found, phases_s=decision.spent_s,
-        reasons=[placements.Reason(
-            kind=reason.kind, subject=reason.subject, host=reason.host,
-            cct_s=codec.finite(reason.cct_s),
-            instead_of_s=codec.finite(reason.instead_of_s),
-            saved_objective_s=codec.finite(reason.saved_objective_s),
-            limiting=reason.limiting, text=reason.text)
-            for reason in explained.reasons],
+        reasons=msgspec.convert(
+            explained.reasons, list[placements.Reason], from_attributes=True),
         is_complete=explained.is_complete,
         seconds=time.monotonic() - started)

@@ -440,7 +440,7 @@ def test_wishes_bind_where_one_is_required(within, spread, is_wished,
     found = hints.parse({'virtco:coflow': 'a', **{
         f'virtco:{key}': text for key, text in (
             ('within', within), ('spread', spread)) if text}}).wishes
-    assert (bool(found), found.is_binding) == (is_wished, is_binding)
+    assert (bool(found), bool(found.required)) == (is_wished, is_binding)
 
 
 def test_an_outline_tells_matrices_apart_by_their_text():

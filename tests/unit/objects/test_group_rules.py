@@ -35,7 +35,7 @@ def test_a_host_takes_one_where_nobody_says_more():
 def test_wishes_are_those_of_the_hint():
     assert RULES.wishes == hints.Wishes(
         hints.Wish('rack', True), hints.Wish('pod', skew=2))
-    assert RULES.required == hints.Wishes(hints.Wish('rack', True))
+    assert RULES.wishes.required == hints.Wishes(hints.Wish('rack', True))
     assert group_rules.Rules().wishes == hints.Wishes()
 
 
@@ -65,9 +65,11 @@ def test_a_server_group_that_has_a_row_already_is_the_same():
 def test_rows_are_vms_of_the_problem():
     """Own VMs are members, and take no host from each other."""
     problem = snapshot.PlacementProblem((), (), ())
-    assert RULES.constrained(
-        problem, (2, 3, 0), {'h9'}).server_groups == (snapshot.ServerGroup(
-            snapshot.GroupPolicy.ANTI_AFFINITY, (0, 2), frozenset({'h7'}),
-            2),)
-    assert RULES.constrained(problem, (1,), ()).server_groups == (
-        snapshot.ServerGroup(snapshot.GroupPolicy.SOFT_AFFINITY, (0,)),)
+    assert group_rules.constrained(
+        problem, (2, 3, 0), RULES.server_groups, {'h9'}).server_groups == (
+            snapshot.ServerGroup(
+                snapshot.GroupPolicy.ANTI_AFFINITY, (0, 2),
+                frozenset({'h7'}), 2),)
+    assert group_rules.constrained(
+        problem, (1,), RULES.server_groups).server_groups == (
+            snapshot.ServerGroup(snapshot.GroupPolicy.SOFT_AFFINITY, (0,)),)

@@ -353,12 +353,25 @@ def test_rows_of_a_request():
 def test_a_server_group_has_the_rows_of_its_instances_and_of_a_request():
     """Hosts count only where instances of no row are."""
     members = [stored.member('g', row, f'h{row}') for row in range(4)]
-    found = membership.with_server_group(
-        group_rules.Rules('rack:preferred'), asking.request(server_group={
-            'policy': 'anti-affinity', 'members': ['g-0', 'g-2', 'other'],
-            'hosts': ['h9', 'h2', 'h1', 'h0']}), members, {3})
-    assert found == group_rules.Rules('rack:preferred', server_groups=(
-        group_rules.ServerGroup('anti-affinity', (0, 2, 3), ('h1', 'h9')),))
+    found = membership.server_group(asking.request(server_group={
+        'policy': 'anti-affinity', 'members': ['g-0', 'g-2', 'other'],
+        'hosts': ['h9', 'h2', 'h1', 'h0']}), members, {3})
+    assert found == group_rules.ServerGroup(
+        'anti-affinity', (0, 2, 3), ('h1', 'h9'))
+    assert membership.server_group(asking.request(), members, {3}) is None
+
+
+def test_hosts_of_a_server_group_are_taken_but_by_members_that_stay():
+    """Not by the asked one, nor by a row that is only planned."""
+    members = [stored.member('g', row, f'h{row}') for row in range(4)]
+    members[3].instance_uuid = None
+    group = {'policy': 'affinity', 'members': ['g-0', 'g-1'],
+             'hosts': [f'h{row}' for row in range(4)], 'max_per_host': 2}
+    found = membership.server_group(
+        asking.request(server_group=group, instance_uuid='g-0'), members,
+        {3})
+    assert found == group_rules.ServerGroup(
+        'affinity', (0, 1, 3), ('h0', 'h2', 'h3'), 2)
 
 
 def test_events_are_written_down(ask):

@@ -13,6 +13,7 @@ from virtco import exception
 from virtco import hints as hint_reader
 from virtco.db import models
 from virtco.model import cluster
+from virtco.model import snapshot
 from virtco.model import states
 from virtco.place import deadline as deadlines
 from virtco.place import planning
@@ -157,6 +158,19 @@ def test_running_vms_are_in_novas_numbers(ask):
     assert (running.demand, running.pinned, running.counted) == (
         (0.5, 7.0, 3.0), first.host, True)
     assert own.demand == other.demand == (2, 600, 4)
+
+
+@pytest.mark.parametrize('hosts, rows', [
+    (['h0', 'h1', 'h2', 'h3'], (0, 1, 2)), (['h0', 'h1', 'h2'], (0,))])
+def test_a_launch_keeps_to_its_server_group(ask, hosts, rows):
+    """Alone where its batch does not fit."""
+    problem, planned, plan = ask.solve(0, hosts=hosts, server_group={
+        'policy': 'anti-affinity', 'members': [], 'hosts': ['h0', 'h9']})
+    assert planned == rows and len(problem.vms) == len(rows)
+    assert problem.server_groups == (snapshot.ServerGroup(
+        snapshot.GroupPolicy.ANTI_AFFINITY, rows, frozenset({'h0', 'h9'})),)
+    assert 'h0' not in plan.hosts
+    assert {coflow.n_vms for coflow in problem.coflows} == {len(rows)}
 
 
 def test_caps_are_those_of_flavors(ask):

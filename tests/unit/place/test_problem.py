@@ -2,16 +2,11 @@
 
 """From Nova's offer to the planner's problem."""
 
-import math
-
-import pytest
-
 from virtco.model import booking
 from virtco.model import cluster
 from virtco.model import coflow
 from virtco.model import snapshot
 from virtco.place import problem
-from virtco.wire import placement as wire
 
 ONE = (1.0, 1.0, 1.0)
 RING = coflow.Coflow.from_flows('ring', 3, [(0, 1, 5), (1, 2, 6),
@@ -22,79 +17,49 @@ def room(slots):
     return (float(slots),) * 3
 
 
-def question(rows, free, **kwargs):
-    hosts = set(free) | {row.host for row in rows if row.host}
-    return problem.Question(
-        **{'asked': 0, 'members': tuple(rows), 'coflows': (RING,),
-           'free': free, 'capacities': {h: (1e8, 2e8) for h in hosts}}
-        | kwargs)
+def vms(*pinned, among='ab', **values):
+    return tuple(cluster.Vm(
+        f'v{i}', ONE, host, host is not None,
+        None if host else frozenset(among), **values)
+        for i, host in enumerate(pinned))
 
 
-def rows(*hosts, **kwargs):
-    return [problem.Member(i, ONE, host, **kwargs)
-            for i, host in enumerate(hosts)]
+def build(found, free, coflows=(RING,), **values):
+    hosts = set(free) | {vm.pinned for vm in found if vm.pinned}
+    return problem.build(found, coflows, free,
+                         {host: (1e8, 2e8) for host in hosts}, **values)
 
 
 def test_open_rows_are_planned_on_the_candidates():
-    found, order = problem.build(question(
-        rows(None, None, None), {'a': room(2), 'b': room(1)}))
-    assert order == (0, 1, 2)
+    found = build(vms(None, None, None), {'b': room(1), 'a': room(2)})
     assert [h.name for h in found.hosts] == ['a', 'b']
-    assert {vm.allowed for vm in found.vms} == {frozenset('ab')}
-    assert {(vm.pinned, vm.counted) for vm in found.vms} == {(None, False)}
+    assert found.vms == vms(None, None, None)
+    assert found.coflows == (RING,)
     # Each VM sends through its host's port, whoever is beside it.
     assert found.hose_limits
     assert found.hosts[0].ingress_bps == 2e8
     assert found.resources == booking.RESOURCES
 
 
-def test_vms_that_run_are_pinned_and_counted():
-    running = problem.Member(1, ONE, 'z', 'i1', fixed=True)
-    found, _order = problem.build(question(
-        [problem.Member(0, ONE), running, problem.Member(2, ONE)],
-        {'a': room(2)}))
-    vm = found.vms[1]
-    assert (vm.pinned, vm.counted) == ('z', True)
+def test_hosts_of_vms_that_stay_belong_to_the_problem():
+    found = build(vms(None, 'z', 'a'), {'a': room(2)})
     # Its host is no candidate: nothing else may go there.
-    assert next(h for h in found.hosts if h.name == 'z').free == room(0)
-    assert found.vms[0].allowed == frozenset('a')
+    assert [(h.name, h.free) for h in found.hosts] == [
+        ('a', room(2)), ('z', room(0))]
 
 
-def test_caps_are_those_of_the_members():
-    limited = (3e8, 4e8, 5.0, 6.0)
-    found, _order = problem.build(question(
-        [problem.Member(0, ONE, caps=limited),
-         problem.Member(1, ONE, 'z', 'i1', True, limited),
-         problem.Member(2, ONE)], {'a': room(2)}))
-    assert [(vm.egress_cap_bps, vm.ingress_cap_bps, vm.egress_burst_bytes,
-             vm.ingress_burst_bytes) for vm in found.vms] == [
-        limited, limited, (math.inf, math.inf, 0, 0)]
-
-
-def test_planned_rows_can_stay():
-    asked = question(rows('a', 'b', 'b'), {'a': room(1), 'b': room(2)})
-    found, _order = problem.build(asked, keep_planned=True)
-    assert [vm.pinned for vm in found.vms] == [None, 'b', 'b']
-    found, _order = problem.build(asked)
-    assert [vm.pinned for vm in found.vms] == [None, None, None]
-
-
-def test_alone_leaves_out_rows_without_a_vm():
-    fixed = problem.Member(2, ONE, 'b', 'i2', fixed=True)
-    found, order = problem.build(question(
-        [*rows(None, 'a'), fixed], {'a': room(1)}), alone=True)
-    assert order == (0, 2)
+def test_coflows_among_some_of_their_vms():
+    (found,) = problem.among([RING], [0, 2])
     # Of the ring only the flow between these two is left, renumbered.
-    assert [(f.src, f.dst, f.size_bytes)
-            for f in found.coflows[0].flows] == [(1, 0, 7)]
-    assert found.coflows[0].n_vms == 2
+    assert [(f.src, f.dst, f.size_bytes) for f in found.flows] == [(1, 0, 7)]
+    assert found.n_vms == 2
+    assert problem.among([RING], [0, 1, 2]) == (RING,)
 
 
 def test_loads_elsewhere_do_not_matter():
     load = snapshot.ActiveCoflow('c', (('a', 5.0), ('far', 6.0)),
                                  (('far', 11.0),))
-    found, _order = problem.build(question(
-        rows(None, None, None), {'a': room(3)}, loads=(load,)))
+    found = build(vms(None, None, None), {'a': room(3)}, loads=(load,))
     assert found.active == (snapshot.ActiveCoflow('c', (('a', 5.0),), ()),)
 
 
@@ -110,10 +75,8 @@ def test_of_loads_those_pairs_are_kept_that_touch_a_host():
     within, beyond = ('a', 'b', 7.0), ('far', 'off', 8.0)
 
     def active(*loads, **values):
-        found, _order = problem.build(question(
-            rows(None, None, None), {'a': room(3), 'b': room(3)},
-            loads=loads, **values))
-        return found.active
+        return build(vms(None, None, None), {'a': room(3), 'b': room(3)},
+                     loads=loads, **values).active
 
     assert active(load(out, into, within, beyond)) == (
         snapshot.ActiveCoflow('c', (('a', 5.0), ('a', 7.0)), (
@@ -133,41 +96,9 @@ def test_of_loads_those_pairs_are_kept_that_touch_a_host():
 
 def test_slow_pairs_are_those_between_two_hosts_of_the_problem():
     def pairs(pairs_bps):
-        found, _order = problem.build(question(
-            rows(None, None, None), {'a': room(3), 'b': room(3)},
-            pairs_bps=pairs_bps))
-        return found.pair_rate_bps
+        return build(vms(None, None, None), {'a': room(3), 'b': room(3)},
+                     pairs_bps=pairs_bps).pair_rate_bps
 
     slow = {('a', 'b'): 1e6, ('b', 'a'): 2e6}
     assert pairs(slow | {('a', 'far'): 1.0, ('far', 'b'): 2.0}) == slow
     assert pairs({('a', 'far'): 1.0}) is None
-
-
-@pytest.mark.parametrize('policy', list(snapshot.GroupPolicy))
-def test_a_server_group_over_known_and_coming_rows(policy):
-    fixed = problem.Member(2, ONE, 'b', 'i2', fixed=True)
-    found, _order = problem.build(question(
-        [*rows(None, None), fixed], {'a': room(2), 'b': room(2)},
-        batch=frozenset({0, 1}),
-        server_group=wire.ServerGroup(
-            policy, ['i0', 'i2', 'other'], ['b', 'z'], 2)))
-    (group,) = found.server_groups
-    assert group.members == (0, 1, 2)
-    # Row 2 accounts for b; somebody unknown is on z.
-    assert group.taken_hosts == frozenset('z')
-    assert (group.policy, group.max_per_host) == (policy, 2)
-
-
-def test_hosts_of_a_server_group_are_taken_but_by_members_that_stay():
-    """Not by the asked one, nor by a VM that is in no server group."""
-    members = [problem.Member(row, ONE, host, f'i{row}', fixed=True)
-               for row, host in enumerate('abc')]
-    members.append(problem.Member(3, ONE, 'd'))
-    found, _order = problem.build(question(
-        members, {'a': room(2), 'd': room(2)}, batch=frozenset({3}),
-        server_group=wire.ServerGroup(
-            'affinity', ['i0', 'i1'], ['a', 'b', 'c', 'd'])))
-    (group,) = found.server_groups
-    assert group.members == (0, 1, 3)
-    assert group.taken_hosts == frozenset('acd')
-    assert group.max_per_host == 1

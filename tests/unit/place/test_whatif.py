@@ -44,9 +44,9 @@ def build(asked, loads=LOADS, **limits):
 
 
 def answer(asked, loads=()):
-    return msgspec.to_builtins(whatif.answer(
+    return msgspec.json.decode(msgspec.json.encode(whatif.answer(
         stored.conf(placement={'budget_s': 1}), asked, SETTINGS, RATES,
-        cluster.Tree(), loads))
+        cluster.Tree(), loads)))
 
 
 def test_all_groups_are_one_problem():
