@@ -68,8 +68,8 @@ _OF_ALL = sa.union_all(
         _MEMBERS.host.is_not(None), _IS_YOUNG))), _OF_CLAIMS)
 #: The same in one row: Python lets other threads run at each row of SQLite,
 #: and waits for its turn again.
-_OF_ALL_AT_ONCE = sa.select(sa.func.json_group_array(sa.func.json_array(
-    *_OF_ALL.subquery().c)))
+_OF_ALL_AT_ONCE = db_session.Prepared(sa.select(sa.func.json_group_array(
+    sa.func.json_array(*_OF_ALL.subquery().c))))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -114,8 +114,8 @@ def ledger(connection: sa.Connection, now_s: float,
                 _OF_HOSTS, values | {'hosts': [host, *more]}) if more else
                 _OF_HOST.run(connection, values | {'hosts': host}))
         elif connection.dialect.name == 'sqlite':
-            rows = msgspec.json.decode(connection.execute(
-                _OF_ALL_AT_ONCE, values).scalar_one())
+            rows = msgspec.json.decode(_OF_ALL_AT_ONCE.run(
+                connection, values).scalar_one())
         else:
             rows = connection.execute(_OF_ALL, values)
         for row in rows:

@@ -24,7 +24,8 @@ _ONLY_ROW = 1
 
 # Built once: building a statement takes longer than running it.
 _CLUSTER = models.Base.metadata.tables['cluster'].c
-_GENERATION = sa.select(_CLUSTER.generation).where(_CLUSTER.id == _ONLY_ROW)
+_GENERATION = db_session.Prepared(
+    sa.select(_CLUSTER.generation).where(_CLUSTER.id == _ONLY_ROW))
 _ADVANCE = sa.update(models.Base.metadata.tables['cluster']).where(
     _CLUSTER.id == _ONLY_ROW).values(generation=_CLUSTER.generation + 1)
 _ADVANCE_FROM = db_session.Prepared(_ADVANCE.where(
@@ -35,15 +36,16 @@ _FIND = sa.select(models.Group).where(
     models.Group.name == sa.bindparam('name'), models.Group.live_key == '')
 _MEMBER_OF = sa.select(models.Member).where(
     models.Member.instance_uuid == sa.bindparam('instance_uuid'))
-_N_GROUPS = sa.select(sa.func.count()).select_from(models.Group).where(
-    models.Group.project_id == sa.bindparam('project_id'),
-    models.Group.live_key == '')
-_TRAFFIC = sa.select(
+_N_GROUPS = db_session.Prepared(
+    sa.select(sa.func.count()).select_from(models.Group).where(
+        models.Group.project_id == sa.bindparam('project_id'),
+        models.Group.live_key == ''))
+_TRAFFIC = db_session.Prepared(sa.select(
     sa.func.coalesce(sa.func.sum(models.Coflow.n_flows), 0),
     sa.func.coalesce(sa.func.sum(models.Coflow.size_bytes), 0.0)).join(
         models.Group, models.Group.id == models.Coflow.group_id).where(
             models.Group.project_id == sa.bindparam('project_id'),
-            models.Group.live_key == '')
+            models.Group.live_key == ''))
 _HOSTS = sa.select(
     models.Member.group_id, models.Member.host,
     sa.and_(models.Member.state == states.MemberState.RUNNING,
@@ -58,7 +60,7 @@ _INSERT: dict[type[models.Base], sa.Insert] = {
 
 def generation(session: orm.Session) -> int:
     """Read the generation of all reservations, before any row of them."""
-    return session.connection().execute(_GENERATION).scalar() or 0
+    return _GENERATION.run(session.connection()).scalar() or 0
 
 
 def secret(session: orm.Session) -> str:
@@ -253,8 +255,8 @@ def expired(session: orm.Session, now_s: float) -> list[models.Member]:
 def usage(session: orm.Session, project_id: str) -> tuple[int, int, float]:
     """Count the living groups of a project, their flows and bytes."""
     connection, whose = session.connection(), {'project_id': project_id}
-    n_groups = connection.execute(_N_GROUPS, whose).scalar() or 0
-    n_flows, size_bytes = connection.execute(_TRAFFIC, whose).one()
+    n_groups = _N_GROUPS.run(connection, whose).scalar() or 0
+    n_flows, size_bytes = _TRAFFIC.run(connection, whose).one()
     return n_groups, int(n_flows), float(size_bytes)
 
 
