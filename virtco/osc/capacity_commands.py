@@ -38,12 +38,7 @@ _FREE: decoding.Decoder[dict[str, Any]] = decoding.Decoder(
     dict[str, _Left], 'document')
 
 
-class _Fits(msgspec.Struct, frozen=True):
-    switch: str
-    hosts_n: int
-    slots: int
-    most_per_host: int
-    limiting: str
+_SHOWN, _LONG = 'switch hosts_n slots limiting', 'most_per_host'
 
 
 class Capacity(base.Lister):
@@ -53,8 +48,7 @@ class Capacity(base.Lister):
     that the controller holds for planned groups is subtracted.
     """
 
-    row: type[msgspec.Struct] = _Fits
-    shown = ['switch', 'hosts_n', 'slots', 'limiting']
+    row, shown = base.row_of(_SHOWN, _LONG)
     example = '--flavor m1.large --level rack --vms 4,8'
 
     arguments = (
@@ -96,13 +90,12 @@ class Capacity(base.Lister):
                                          for name, left in free.items()])
         domains = found.domains
         sizes = list(domains[0].groups) if domains else []
-        of_sizes = [f'of_{size}' for size in sizes]
-        self.shown = [*self.shown, *of_sizes]
-        self.row = msgspec.defstruct(
-            'Fits', [(name, int) for name in of_sizes], bases=(_Fits,))
+        self.row, self.shown = base.row_of(
+            ' of_'.join([_SHOWN, *sizes]), _LONG)
         self.tell(*_summary(found, sizes))
-        return [self.row(one.name, one.n_hosts, one.slots, one.most_per_host,
-                         one.limiting, *(one.groups[size] for size in sizes))
+        return [self.row(one.name, one.n_hosts, one.slots, one.limiting,
+                         *(one.groups[size] for size in sizes),
+                         one.most_per_host)
                 for one in sorted(domains, key=lambda one: (
                     -one.slots, one.name))]
 

@@ -175,7 +175,6 @@ class ListEvents(base.Lister):
     """List events of groups, or changes by operators"""
 
     asks = wire.EVENTS
-    row: type[msgspec.Struct] = wire.Event
     shown = ['at', 'kind', 'group_name', 'detail']
     example = '--project lab'
     arguments = (
@@ -236,7 +235,7 @@ class CreatePlan(base.Lister):
     with their free resources.
     """
 
-    row: type[msgspec.Struct] = plan_wire.Vm
+    row: Any = plan_wire.Vm
     shown = ['group', 'row', 'host']
     example = '--flavor m1.large --tm \'[[0,"5GB"],[0,0]]\''
 

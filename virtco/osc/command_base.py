@@ -198,7 +198,7 @@ class Lister(Command, command.Lister):
     :ivar row: type of the rows, that of the list in the answer by default.
     """
 
-    row: type[msgspec.Struct]
+    row: Any
     shown: list[str]
 
     def __init_subclass__(cls) -> None:
@@ -271,6 +271,18 @@ def declared(kind: type[Command], asks: operation.Operation[Any],
         '__doc__': told or asks.summary.rstrip('.'), '__module__': __name__,
         'asks': asks, 'arguments': arguments, 'example': example,
         'shown': shown.split()})
+
+
+def row_of(shown: str, long: str = '') -> tuple[Any, list[str]]:
+    """Make ``row`` and ``shown`` of a :class:`Lister` whose rows no answer
+    has.
+
+    :param shown: fields of a row in their order.
+    :param long: fields after them, which ``--long`` adds.
+    """
+    names = shown.split()
+    row = msgspec.defstruct('Row', [*names, *long.split()], frozen=True)
+    return row, names
 
 
 def _list_in(answer: Any) -> msgspec.structs.FieldInfo:

@@ -13,7 +13,6 @@ from osc_lib import exceptions as osc_exceptions
 
 from virtco.client import v1
 from virtco.osc import command_base as base
-from virtco.osc import table_columns as columns
 from virtco.wire import check as check_wire
 from virtco.wire import rate as rate_wire
 
@@ -47,14 +46,6 @@ def effort(found: check_wire.Check) -> str:
             f'{found.n_failed} trains failed')
 
 
-class _Finding(msgspec.Struct, frozen=True):
-    kind: str
-    subject: str
-    rate_bps: float
-    expected_bps: float
-    n_readings: int
-
-
 class _Checked(check_wire.Check, frozen=True, kw_only=True):
     subjects: str
 
@@ -66,8 +57,8 @@ class Check(base.Lister):
     with a low rate. Placements use the findings.
     """
 
-    row: type[msgspec.Struct] = _Finding
-    shown = columns.fields(_Finding)
+    row, shown = base.row_of(
+        'kind subject rate_bps expected_bps n_readings')
     example = '--hosts compute-11,compute-12,compute-13'
 
     arguments = (
@@ -98,7 +89,7 @@ class Check(base.Lister):
         found = ended(client, found, args.timeout)
         self.tell(
             f'{effort(found)}: {len(found.findings) or "nothing"} found.')
-        return [_Finding(one.kind, one.subject, one.rate_bps,
+        return [self.row(one.kind, one.subject, one.rate_bps,
                          one.expected_bps, len(one.evidence or ()))
                 for one in found.findings]
 
@@ -107,7 +98,6 @@ class ListRates(base.Lister):
     """List measured rates of pairs of hypervisors, or poor hypervisors"""
 
     asks = rate_wire.LIST
-    row: type[msgspec.Struct] = rate_wire.MeasuredPair
     shown = ['src', 'dst', 'rate_bps', 'age_s', 'confidence', 'rtt_s']
     example = '--sort-column rate'
 

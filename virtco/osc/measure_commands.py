@@ -21,7 +21,6 @@ from virtco.measure import bottleneck
 from virtco.measure import calibration
 from virtco.measure import crosstraffic
 from virtco.osc import command_base as base
-from virtco.osc import table_columns as columns
 from virtco.topology import tree
 from virtco.topology.formats import plain
 from virtco.wire import host as host_wire
@@ -65,17 +64,6 @@ def _bulk(client: v1.Client, pairs: Sequence[Pair], lasts_s: float
     return found
 
 
-class _Calibrated(msgspec.Struct, frozen=True):
-    bursts: int
-    packets: int
-    train_bytes: int
-    mean_error: float
-    median_error: float
-    worst_error: float
-    failed: float
-    chosen: str
-
-
 class Calibrate(base.Lister):
     """Find the packet trains that predict TCP's rate in this cloud
 
@@ -86,9 +74,8 @@ class Calibrate(base.Lister):
     start on.
     """
 
-    row = _Calibrated
-    shown = ['bursts', 'packets', 'train_bytes', 'mean_error', 'median_error',
-             'worst_error', 'failed', 'chosen']
+    row, shown = base.row_of('bursts packets train_bytes mean_error '
+                             'median_error worst_error failed chosen')
     example = '--write /etc/virtco/virtco.conf.d/trains.conf'
 
     arguments = (
@@ -105,7 +92,7 @@ class Calibrate(base.Lister):
                             'controller, such as '
                             '/etc/virtco/virtco.conf.d/trains.conf')))
 
-    def entries(self, args: Any) -> list[_Calibrated]:
+    def entries(self, args: Any) -> Sequence[msgspec.Struct]:
         if args.write is not None:
             # Not only after minutes.
             _replace(args.write, None)
@@ -134,7 +121,7 @@ class Calibrate(base.Lister):
             _replace(args.write, calibration.as_config(
                 chosen, errors[chosen], _how(pairs),
                 near_enough=args.near_enough))
-        return [_Calibrated(
+        return [self.row(
             one.bursts, one.packets, one.train_bytes,
             error.mean, error.median, error.worst, error.failed,
             '[probe]' if one == chosen else '')
@@ -169,26 +156,6 @@ def _replace(path: pathlib.Path, text: str | None) -> None:
             f'--write {path}: cannot be written: {error.strerror}') from error
 
 
-class _CrossTraffic(msgspec.Struct, frozen=True):
-    src: str
-    dst: str
-    path_bps: float
-    rate_bps: float
-    connections: float
-    connections_median: float
-    connections_most: float
-    n_windows: int
-
-
-class _Interference(msgspec.Struct, frozen=True):
-    src: str
-    dst: str
-    beside: str
-    alone_bps: float
-    beside_bps: float
-    shares_bottleneck: bool
-
-
 class Paths(base.Lister):
     """Measure other connections on a path between hosts, or compare paths
 
@@ -199,8 +166,8 @@ class Paths(base.Lister):
     possible levels; more paths distinguish more levels.
     """
 
-    row: type[msgspec.Struct] = _CrossTraffic
-    shown = ['src', 'dst', 'path_bps', 'rate_bps', 'connections']
+    row, shown = base.row_of('src dst path_bps rate_bps connections',
+                             'connections_median connections_most n_windows')
     example = 'compute-11 compute-21 compute-12 compute-22'
 
     arguments = (
@@ -224,13 +191,14 @@ class Paths(base.Lister):
                 limit=f'2 to {2 * MOST_PATHS} different hosts, two per path')
         paths: list[Pair] = list(zip(args.hosts[::2], args.hosts[1::2]))
         if len(paths) == 1:
-            return [_cross_traffic(self.client, paths[0], args.seconds)]
-        self.row = _Interference
-        self.shown = columns.fields(_Interference)
+            return [self.row(*_cross_traffic(self.client, paths[0],
+                                             args.seconds))]
+        self.row, self.shown = base.row_of(
+            'src dst beside alone_bps beside_bps shares_bottleneck')
         return self._interference(paths, args)
 
     def _interference(self, paths: Sequence[Pair], args: Any
-                      ) -> list[_Interference]:
+                      ) -> Sequence[msgspec.Struct]:
         client = self.client
         plane = plain.load(client.call(topology_wire.SHOW).planes).plane(
             args.plane) or tree.Plane()
@@ -239,7 +207,7 @@ class Paths(base.Lister):
         rows, seen = [], []
         for both in itertools.combinations(paths, 2):
             beside = _bulk(client, both, args.seconds)
-            new = [_Interference(
+            new = [self.row(
                 *path, ' -> '.join(other), alone[path], one,
                 bottleneck.shares_bottleneck(alone[path], one))
                    for path, other, (one, _windows) in zip(
@@ -252,8 +220,8 @@ class Paths(base.Lister):
 
 
 def _cross_traffic(client: v1.Client, path: Pair, lasts_s: float
-                   ) -> _CrossTraffic:
-    """Estimate the connections beside one of a measurement."""
+                   ) -> tuple[Any, ...]:
+    """Estimate the connections beside one of a measurement, as a row."""
     src, dst = path
     path_bps = calibration.tcp_bps(min(
         client.call(host_wire.SHOW, src).egress_bps,
@@ -262,10 +230,9 @@ def _cross_traffic(client: v1.Client, path: Pair, lasts_s: float
     others = crosstraffic.of_windows(windows_bytes, path_bps)
     if not others:
         raise osc_exceptions.CommandError('The connection was too short.')
-    return _CrossTraffic(
-        src, dst, path_bps, rate_bps,
-        crosstraffic.cross_traffic(path_bps, rate_bps),
-        statistics.median(others), max(others), len(others))
+    return (src, dst, path_bps, rate_bps,
+            crosstraffic.cross_traffic(path_bps, rate_bps),
+            statistics.median(others), max(others), len(others))
 
 
 def _located(seen: Sequence[tuple[Pair, Pair, bool]], plane: tree.Plane

@@ -90,7 +90,7 @@ class ShowHost(base.ShowOne):
 class ExplainPlacement(base.Lister):
     """Explain why an instance was placed on its host"""
 
-    row: type[msgspec.Struct] = placement_wire.RankedHost
+    row: Any = placement_wire.RankedHost
     shown = ['rank', 'host', 'cct_s', 'why']
     example = 'sort-2 --reasons'
 

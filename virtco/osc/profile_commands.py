@@ -16,40 +16,29 @@ ListProfiles = base.declared(
     shown='group_name app n_vms n_hours last_hour')
 
 
-class _Pair(msgspec.Struct, frozen=True):
-    src: int
-    dst: int
-    size_bytes: float
-    next_bytes: float | None
-    error: float | None
-    method: str | None
-    hours: list[wire.Hour]
-    is_seen: bool
-
-
 class ShowProfile(base.Lister):
     """Show the bytes of each pair of VMs of a group, and of the next hour
 
     The error is that of the same prediction on the hours before.
     """
 
-    row = _Pair
-    shown = ['src', 'dst', 'size_bytes', 'next_bytes', 'error', 'method']
+    row, shown = base.row_of('src dst size_bytes next_bytes error method',
+                             'hours is_seen')
     example = 'wordcount'
 
     arguments = (
         base.PROJECT,
         base.argument('group', help='Name or id; the latest of a name'))
 
-    def entries(self, args: Any) -> list[_Pair]:
+    def entries(self, args: Any) -> list[msgspec.Struct]:
         found = self.client.call(wire.SHOW, args.group, args.project_id)
         self.tell(*_summary(found))
         # Only the largest pairs are predicted.
-        return [_Pair(pair.src, pair.dst, pair.size_bytes,
-                      None if hour is None else hour.size_bytes,
-                      None if hour is None else hour.error_fraction,
-                      None if hour is None else hour.method,
-                      pair.hours, pair.is_seen)
+        return [self.row(pair.src, pair.dst, pair.size_bytes,
+                         None if hour is None else hour.size_bytes,
+                         None if hour is None else hour.error_fraction,
+                         None if hour is None else hour.method,
+                         pair.hours, pair.is_seen)
                 for pair in found.pairs for hour in [pair.next_hour]]
 
 
