@@ -183,8 +183,9 @@ class LiveState:
 
     def forget_hosts(self, hosts: Set[str]) -> None:
         with self._lock:
-            # Bytes of classes are divided by the last report of their host.
-            self._progress.spread()
+            if hosts:
+                # Bytes of classes are divided by their host's last report.
+                self._progress.spread()
             for name in hosts & self._hosts.keys():
                 self._learn_addresses(name, ())
                 self._reporters.update(name, self._hosts[name].macs, ())
