@@ -162,12 +162,12 @@ class Tracked:
     @functools.cached_property
     def route(self) -> routes.Route:
         """Route of the flows between running VMs."""
-        return routes.find_route(self.model.matrix, self.members, True)
+        return routes.Route(self.model.matrix, self.members, True)
 
     @functools.cached_property
     def planned_route(self) -> routes.Route:
         """Route of the flows between running or planned VMs."""
-        return routes.find_route(self.model.matrix, self.members, False)
+        return routes.Route(self.model.matrix, self.members, False)
 
     @functools.cached_property
     def awaited_hosts(self) -> frozenset[str]:

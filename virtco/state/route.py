@@ -2,10 +2,9 @@
 
 """Where the flows of a coflow run, by the hosts of its members. Pure."""
 
-import collections
-from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
+import functools
 import math
 
 import numpy as np
@@ -33,11 +32,13 @@ class Member:
     ips: tuple[str, ...] = dataclasses.field(default=(), compare=False)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Route:
     """Where the flows of a coflow run, while nothing moves.
 
-    :ivar pairs: (source host, destination host) of flows between hosts.
+    :param members: the coflow's.
+    :param running: only VMs that run; False also takes planned ones.
+    :ivar pairs: (source host, destination host) of flows between hosts, in
+        the order of their first flows.
     :ivar pair_of: index into ``pairs`` per flow, -1 for flows that stay in a
         host or whose VMs are not placed.
     :ivar crossing: indices of the flows between hosts.
@@ -46,14 +47,33 @@ class Route:
     :ivar is_complete: the VMs of all flows are placed.
     """
 
-    pairs: live.Pairs
-    pair_of: np.ndarray
-    crossing: np.ndarray
-    crossing_pair: np.ndarray
-    local: np.ndarray
-    is_complete: bool
-    _flows: dict[tuple[str, str | None], np.ndarray] = dataclasses.field(
-        default_factory=dict)
+    def __init__(self, matrix: matrices.Matrix, members: Mapping[int, Member],
+                 running: bool):
+        number_of: dict[str, int] = {}
+        host_of = np.full(matrix.n_vms, -1)
+        for index, member in members.items():
+            if member.host is not None and (member.running or not running):
+                host_of[index] = number_of.setdefault(member.host,
+                                                      len(number_of))
+        hosts = list(number_of)
+        src = host_of[np.asarray(matrix.src)]
+        dst = host_of[np.asarray(matrix.dst)]
+        is_placed = (src >= 0) & (dst >= 0)
+        self.crossing = crossing = np.flatnonzero(is_placed & (src != dst))
+        keys, first, entry = np.unique(
+            src[crossing] * len(hosts) + dst[crossing], return_index=True,
+            return_inverse=True)
+        order = np.argsort(first)
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        self.crossing_pair = rank[entry]
+        self.pair_of = np.full(len(matrix), -1)
+        self.pair_of[crossing] = self.crossing_pair
+        self.pairs = live.Pairs(
+            (hosts[key // len(hosts)], hosts[key % len(hosts)])
+            for key in keys[order].tolist())
+        self.local = np.flatnonzero(is_placed & (src == dst))
+        self.is_complete = bool(is_placed.all())
 
     def per_pair(self, flow_bytes: np.ndarray) -> np.ndarray:
         """Sum values of flows per pair of hosts, shape (n_pairs,)."""
@@ -64,22 +84,21 @@ class Route:
     def flows(self, src: str, dst: str | None) -> np.ndarray:
         """Return the indices of the flows from a host to one other or to any.
         """
-        if not self._flows:
-            self._flows.update(self._by_ends())
         return self._flows.get((src, dst), NO_FLOWS)
 
-    def _by_ends(self) -> Iterator[tuple[tuple[str, str | None], np.ndarray]]:
-        """Yield the flows of each pair of hosts and of each source."""
+    @functools.cached_property
+    def _flows(self) -> Mapping[tuple[str, str | None], np.ndarray]:
+        """Flows of each pair of hosts and of each source."""
         pair_of = self.crossing_pair
         ends = np.cumsum(np.bincount(pair_of, minlength=len(self.pairs)))
-        by_source = collections.defaultdict(list)
-        for pair, flows in zip(self.pairs, np.split(
+        found: dict[tuple[str, str | None], np.ndarray] = dict(zip(
+            self.pairs, np.split(
                 self.crossing[np.argsort(pair_of, kind='stable')],
-                ends[:-1])):
-            by_source[pair[0]].append(flows)
-            yield pair, flows
-        for src, each in by_source.items():
-            yield (src, None), np.sort(np.concatenate(each))
+                ends[:-1])))
+        for src, at in self.pairs.of_source.items():
+            found[src, None] = np.sort(np.concatenate(
+                [found[self.pairs[i]] for i in at]))
+        return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -106,36 +125,3 @@ class CappedFlows:
         return live.Capped(self.pair_of,
                            left_bytes / pair_bytes[self.pair_of],
                            self.passed, self.rates_bps)
-
-
-def find_route(matrix: matrices.Matrix, members: Mapping[int, Member],
-               running: bool) -> Route:
-    """Find the route between the hosts of a coflow's members.
-
-    :param running: only VMs that run; False also takes planned ones.
-    """
-    number_of: dict[str, int] = {}
-    host_of = np.full(matrix.n_vms, -1)
-    for index, member in members.items():
-        if member.host is not None and (member.running or not running):
-            host_of[index] = number_of.setdefault(member.host,
-                                                  len(number_of))
-    hosts = list(number_of)
-    src = host_of[np.asarray(matrix.src)]
-    dst = host_of[np.asarray(matrix.dst)]
-    is_placed = (src >= 0) & (dst >= 0)
-    crossing = np.flatnonzero(is_placed & (src != dst))
-    keys, first, entry = np.unique(
-        src[crossing] * len(hosts) + dst[crossing], return_index=True,
-        return_inverse=True)
-    # Pairs stand in the order of their first flows.
-    order = np.argsort(first)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    pair_of = np.full(len(matrix), -1)
-    pair_of[crossing] = crossing_pair = rank[entry]
-    return Route(
-        live.Pairs((hosts[key // len(hosts)], hosts[key % len(hosts)])
-                   for key in keys[order].tolist()),
-        pair_of, crossing, crossing_pair,
-        np.flatnonzero(is_placed & (src == dst)), bool(is_placed.all()))

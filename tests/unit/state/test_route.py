@@ -33,7 +33,7 @@ def test_each_flow_is_where_its_members_are(ends, members, running):
         return (None if found is None or running and not found.running
                 else found.host)
 
-    found = route.find_route(matrix(ends), members, running)
+    found = route.Route(matrix(ends), members, running)
     places = [(place(src), place(dst)) for src, dst in ends]
     crossing = [pair if None not in pair and pair[0] != pair[1] else None
                 for pair in places]
@@ -47,7 +47,7 @@ def test_each_flow_is_where_its_members_are(ends, members, running):
 
 @given(ENDS, MEMBERS)
 def test_bytes_per_pair_are_those_of_its_flows(ends, members):
-    found = route.find_route(matrix(ends), members, False)
+    found = route.Route(matrix(ends), members, False)
     sizes = np.array([2.0 ** i for i in range(len(ends))])
     assert found.per_pair(sizes).tolist() == [
         sizes[found.pair_of == number].sum()
@@ -69,6 +69,6 @@ def test_planned_members_count_where_they_are_asked_for():
                1: route.Member(None, 'h1', False),
                2: route.Member('c', None, True)}
     whole = matrix([(0, 1), (1, 0), (0, 2)])
-    assert route.find_route(whole, members, True).pairs == ()
-    assert route.find_route(whole, members, False).pairs == (
+    assert route.Route(whole, members, True).pairs == ()
+    assert route.Route(whole, members, False).pairs == (
         ('h0', 'h1'), ('h1', 'h0'))

@@ -174,7 +174,7 @@ def silent(sent, at_s, sizes=(4e6, 2e6, 2e3), moved_s=20.0, heard_s=None,
                 (reports.DestinationCounter(dst, 0, 5),) if dst else ())))
     found = silent_flows.silent_bytes(types.SimpleNamespace(
         model=types.SimpleNamespace(is_estimated=False), counting=counting,
-        route=routes.find_route(
+        route=routes.Route(
             matrices.Matrix.of(3, [0, 0, 1], [1, 2, 2], sizes),
             {row: routes.Member('vm', f'h{row}', True) for row in rows},
             True), sending=queues, moved_s=moved_s), (heard_s or {}).get,
