@@ -103,7 +103,7 @@ def compute(snapshot: known.Snapshot, before: Policies | None = None,
         functools.partial(limit_senders, snapshot)
         if options.limits_senders else None,
         # A rate by a size that is not believed is a guess: nobody makes room.
-        borrowing.Lending.of(
+        borrowing.Lending(
             laid, _shared(snapshot, reached), ranks,
             {c.live.coflow_id: c.sent_bps for c in coflows
              if c.live.served is None and c.sent_bps is not None},

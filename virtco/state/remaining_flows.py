@@ -126,7 +126,7 @@ def _table(tracked: inflight.Tracked, addresses: inflight.Addresses
             src_ips=addresses.get(src_vm, ('', ()))[1],
             dst_host=dst_host,
             dst_ips=addresses.get(dst_vm, ('', ()))[1]))
-    return coflow_table.TableCoflow.from_flows(
+    return coflow_table.TableCoflow(
         tracked.coflow_id, tracked.name, flows, tracked.model.dst_port,
         route.pairs)
 

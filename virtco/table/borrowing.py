@@ -45,39 +45,31 @@ class Ports:
     uplinks: uplinks_model.Uplinks = uplinks_model.NONE
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
 class Lending:
     """The order in which classes borrow, and the ports where they meet.
 
+    :param sent_bps: rates of the pairs of coflows for which others leave room,
+        by id.
+    :param promised: coflows where nobody else borrows. Several that borrow at
+        their senders may together fill a port, which TCP shares whatever the
+        guarantees.
     :ivar rank: place of each coflow, 0 is served first, shape (n_coflows,).
     :ivar sent_bps: rate at which each child sends, inf where bytes wait, 0 of
         coflows for which nobody makes room, shape (n_children,).
-    :ivar promised: coflows where nobody else borrows. Several that borrow at
-        their senders may together fill a port, which TCP shares whatever the
-        guarantees.
     """
 
-    laid: layouts.Layouts
-    ports: Ports
-    rank: np.ndarray
-    sent_bps: np.ndarray
-    promised: Set[str]
-
-    @classmethod
-    def of(cls, laid: layouts.Layouts, ports: Ports, ranks: Mapping[str, int],
-           sent_bps: Mapping[str, np.ndarray],
-           promised: Set[str] = frozenset()) -> 'Lending':
-        """Look the coflows up by their ids.
-
-        :param sent_bps: rates of the pairs of coflows for which others leave
-            room.
-        """
-        of_pairs = layouts.joined(
+    def __init__(self, laid: layouts.Layouts, ports: Ports,
+                 ranks: Mapping[str, int], sent_bps: Mapping[str, np.ndarray],
+                 promised: Set[str] = frozenset()):
+        self.laid = laid
+        self.ports = ports
+        self.promised = promised
+        self.rank = np.array(
+            [ranks[one.coflow_id] for one in laid.coflows], np.int64)
+        self.sent_bps = layouts.joined(
             sent_bps[one.coflow_id] if one.coflow_id in sent_bps
-            else np.zeros(len(one.pairs)) for one in laid.coflows)
-        return cls(laid, ports, np.array(
-            [ranks[one.coflow_id] for one in laid.coflows], np.int64),
-            of_pairs[laid.pair_of], promised)
+            else np.zeros(len(one.pairs)) for one in laid.coflows)[
+                laid.pair_of]
 
     @functools.cached_property
     def passed(self) -> tuple[np.ndarray, np.ndarray]:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import functools
 import itertools
 
 from virtco.model import live
@@ -62,43 +63,29 @@ Entries = dict[EntryKey, edge_policy.FlowEntry]
 Received = dict[edge_policy.ReceivedPair, None]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class TableCoflow:
     """A coflow as the table sees it; another object is another coflow.
 
+    :param flows: flows between hosts.
     :ivar flows: flows to other hosts by source host; also finished ones.
-    :ivar pairs: the hosts between which they are.
+    :ivar pairs: the hosts between which they are, in the schedule's order.
     :ivar places: places of its peers among the pairs, by source host.
     """
 
-    coflow_id: str
-    name: str
-    flows: Mapping[str, tuple[VmFlow, ...]]
-    pairs: live.Pairs
-    places: Mapping[str, Mapping[str, int]]
-    dst_port: int | None = None
-    # Entries by source host, with the minors of its peers that they hold.
-    _made: dict[str, tuple[Mapping[str, int], Entries]] = dataclasses.field(
-        default_factory=dict)
-    _received: dict[str, Received] = dataclasses.field(default_factory=dict)
-
-    @classmethod
-    def from_flows(cls, coflow_id: str, name: str, flows: Iterable[VmFlow],
-                   dst_port: int | None, pairs: live.Pairs) -> 'TableCoflow':
-        """Group flows between hosts by source host.
-
-        :param pairs: in the schedule's order.
-        """
-        by_host: dict[str, list[VmFlow]] = {}
+    def __init__(self, coflow_id: str, name: str, flows: Iterable[VmFlow],
+                 dst_port: int | None, pairs: live.Pairs):
+        self.coflow_id = coflow_id
+        self.name = name
+        self.dst_port = dst_port
+        self.pairs = pairs
+        self.flows: dict[str, list[VmFlow]] = {}
         for flow in flows:
-            by_host.setdefault(flow.src_host, []).append(flow)
-        places: dict[str, dict[str, int]] = {}
+            self.flows.setdefault(flow.src_host, []).append(flow)
+        self.places: dict[str, dict[str, int]] = {}
         for place, (src, dst) in enumerate(pairs):
-            places.setdefault(src, {})[dst] = place
-        return cls(
-            coflow_id, name,
-            {host: tuple(some) for host, some in by_host.items()}, pairs,
-            places, dst_port)
+            self.places.setdefault(src, {})[dst] = place
+        # Entries by source host, with the minors of its peers that they hold.
+        self._made: dict[str, tuple[Mapping[str, int], Entries]] = {}
 
     def entries(self, host: str, minors: Mapping[str, int]) -> Entries:
         """Return the entries of a source host.
@@ -128,15 +115,16 @@ class TableCoflow:
                         minor=minors[flow.dst_host], dst_port=self.dst_port))
         return entries
 
+    @functools.cached_property
     def received(self) -> Mapping[str, Received]:
-        """Return the arriving pairs per destination host; made once."""
-        if not self._received:
-            for flow in itertools.chain.from_iterable(self.flows.values()):
-                pairs = self._received.setdefault(flow.dst_host, {})
-                for src_ip, dst_ip in flow.ips():
-                    pairs[edge_policy.ReceivedPair(
-                        src_ip, dst_ip, self.dst_port)] = None
-        return self._received
+        """Arriving pairs per destination host."""
+        found: dict[str, Received] = {}
+        for flow in itertools.chain.from_iterable(self.flows.values()):
+            pairs = found.setdefault(flow.dst_host, {})
+            for src_ip, dst_ip in flow.ips():
+                pairs[edge_policy.ReceivedPair(
+                    src_ip, dst_ip, self.dst_port)] = None
+        return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

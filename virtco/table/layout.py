@@ -7,7 +7,6 @@ A layout stays while no coflow comes, goes or moves at the host;
 """
 
 from collections.abc import Mapping
-import dataclasses
 
 import numpy as np
 
@@ -17,14 +16,14 @@ from virtco.wire import edge_policy
 Coflows = tuple[coflow_table.TableCoflow, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Layout:
     """Classes (one per coflow), their children and the flows of one host.
 
-    :ivar senders: coflows that send from the host.
+    :param senders: coflows that send from the host.
     :ivar receivers: coflows whose arriving pairs the host is told.
     :ivar minors: class numbers of the host; None = flows are counted in the
         default class.
+    :ivar protects: whether the host is told the arriving pairs.
     :ivar is_whole: whether each class and child has a number.
     :ivar classes: coflow of each class.
     :ivar class_minors: number of each class.
@@ -38,32 +37,18 @@ class Layout:
     :ivar entries: flow entries of each coflow that has any.
     :ivar rivals: ids of coflows that have the same pair of VMs, per such case;
         the pair belongs to the one that is served first.
-    :ivar protects: whether the host is told the arriving pairs.
     """
 
-    host: str
-    senders: Coflows
-    receivers: Coflows
-    minors: coflow_table.Minors | None
-    is_whole: bool
-    classes: Coflows
-    class_minors: tuple[int, ...]
-    peers: tuple[str, ...]
-    child_minors: tuple[int, ...]
-    class_of: np.ndarray
-    places: np.ndarray
-    n_children: np.ndarray
-    entries: Mapping[str, coflow_table.Entries]
-    rivals: tuple[tuple[str, ...], ...]
-    protects: bool
-
-    @classmethod
-    def of(cls, host: str, senders: Coflows, receivers: Coflows = (),
-           minors: coflow_table.Minors | None = None,
-           protects: bool = False) -> 'Layout':
+    def __init__(self, host: str, senders: Coflows, receivers: Coflows = (),
+                 minors: coflow_table.Minors | None = None,
+                 protects: bool = False):
+        self.host = host
+        self.receivers = receivers
+        self.minors = minors
+        self.protects = protects
+        self.entries: dict[str, coflow_table.Entries] = {}
         classes: list[coflow_table.TableCoflow] = []
         rows: list[tuple[str, int, int, int]] = []
-        entries: dict[str, coflow_table.Entries] = {}
         taken = minors.taken if minors is not None else {}
         for coflow in senders:
             children = {
@@ -71,7 +56,7 @@ class Layout:
                 if (key := coflow_table.destination_key(
                     coflow.coflow_id, peer)) in taken}
             if minors is None:
-                entries[coflow.coflow_id] = coflow.entries(
+                self.entries[coflow.coflow_id] = coflow.entries(
                     host, dict.fromkeys(coflow.places[host],
                                         edge_policy.DEFAULT_MINOR))
             elif children and coflow.coflow_id in taken:
@@ -79,16 +64,17 @@ class Layout:
                           coflow.places[host][peer])
                          for peer, minor in sorted(children.items())]
                 classes.append(coflow)
-                entries[coflow.coflow_id] = coflow.entries(host, children)
-        class_of = np.array([row[2] for row in rows], np.int64)
-        return cls(
-            host, senders, receivers, minors,
-            len(rows) == sum(len(c.places[host]) for c in senders),
-            tuple(classes), tuple(taken[c.coflow_id] for c in classes),
-            tuple(row[0] for row in rows), tuple(row[1] for row in rows),
-            class_of, np.array([row[3] for row in rows], np.int64),
-            np.bincount(class_of, minlength=len(classes)), entries,
-            _rivals(entries), protects)
+                self.entries[coflow.coflow_id] = coflow.entries(host,
+                                                                children)
+        self.is_whole = len(rows) == sum(len(c.places[host]) for c in senders)
+        self.classes = tuple(classes)
+        self.class_minors = tuple(taken[c.coflow_id] for c in classes)
+        self.peers = tuple(row[0] for row in rows)
+        self.child_minors = tuple(row[1] for row in rows)
+        self.class_of = np.array([row[2] for row in rows], np.int64)
+        self.places = np.array([row[3] for row in rows], np.int64)
+        self.n_children = np.bincount(self.class_of, minlength=len(classes))
+        self.rivals = _rivals(self.entries)
 
     def says_same(self, other: 'Layout') -> bool:
         """Return whether documents made of both differ in numbers only."""
@@ -104,7 +90,7 @@ class Layout:
     def received(self) -> coflow_table.Received:
         found: coflow_table.Received = {}
         for coflow in self.receivers:
-            found |= coflow.received().get(self.host, {})
+            found |= coflow.received.get(self.host, {})
         return found
 
 

@@ -191,7 +191,7 @@ def lay_out(links: Sequence[coflow_table.Link],
     changed = _touched(ordered, before.coflows)
     senders = coflow_table.by_host(ordered, lambda one: one.places)
     receivers = coflow_table.by_host(
-        ordered, coflow_table.TableCoflow.received) if protect else {}
+        ordered, lambda one: one.received) if protect else {}
 
     def assigned(host: str) -> coflow_table.Minors | None:
         """Return the class numbers of a host, in the order of ranks."""
@@ -210,7 +210,7 @@ def lay_out(links: Sequence[coflow_table.Link],
         one = known.get(host)
         if (one is None or host in changed
                 or not _holds(one, minors, is_counted, protect)):
-            one = layout.Layout.of(
+            one = layout.Layout(
                 host, senders.get(host, ()), receivers.get(host, ()),
                 assigned(host), protect)
         found.append(one)

@@ -28,7 +28,7 @@ HOSTS = schedule_input.Hosts(
 
 def coflow(name, flows, **values):
     """:param flows: (source, destination) -> bytes left."""
-    table = coflow_table.TableCoflow.from_flows(name, name, [
+    table = coflow_table.TableCoflow(name, name, [
         coflow_table.VmFlow(f'{name}-{src}', src, (f'10.0.0.{src[1:]}',),
                             dst, (f'10.0.1.{dst[1:]}',))
         for src, dst in flows], None, live.Pairs(flows))

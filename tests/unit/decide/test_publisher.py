@@ -14,7 +14,7 @@ from virtco.table import layout
 def a_policy(host='h0', rate_bps=1e8):
     none = np.zeros(0)
     return host_policy.HostPolicy(
-        layout.Layout.of(host, ()),
+        layout.Layout(host, ()),
         coflow_table.Link(host, rate_bps, 1e8, 1e6), 60.0, {},
         host_policy.Numbers(*[none] * 5))
 

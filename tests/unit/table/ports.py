@@ -33,5 +33,5 @@ def sent(laid, kept):
 
 
 def lending(laid, ranks, kept=(), hosts=('h0', 'h1', 'h2')):
-    return borrowing.Lending.of(
+    return borrowing.Lending(
         laid, of(laid.links, hosts), ranks, sent(laid, kept)).ceil_bps

@@ -23,7 +23,7 @@ MAYBE_SLOW = st.lists(st.one_of(st.just(math.inf), st.floats(1e5, 1e9)),
 def lending(laid, ranks, kept, promised=frozenset(), **ports):
     """By the coflows in the order of their ids."""
     ids = [one.coflow_id for one in laid.coflows]
-    return borrowing.Lending.of(
+    return borrowing.Lending(
         laid, made_ports.of(laid.links, table.HOSTS, **ports),
         dict(zip(ids, ranks, strict=True)),
         made_ports.sent(laid, {name for name, is_kept in zip(
@@ -159,7 +159,7 @@ def test_others_leave_room_for_four_times_what_is_sent():
     child_bps = np.array([1e6, 1.5e8])
     for sent_bps, room_bps in ((0, 0), (1e3, 4e3), (1e7, 4e7), (5e7, 1.5e8),
                                (math.inf, 1.5e8)):
-        one = borrowing.Lending.of(
+        one = borrowing.Lending(
             laid, made_ports.of(laid.links, table.HOSTS), {'a': 0, 'b': 1},
             {'a': np.array([sent_bps]), 'b': np.array([math.inf])})
         assert one.ceil_bps(child_bps, child_bps)[0] == pytest.approx(
@@ -173,7 +173,7 @@ def test_who_trickles_takes_no_part_of_what_others_borrow():
         a(('h2', 'h0')), *many, a(('h2', 'h0'), name='c'))
     ids = [one.coflow_id for one in laid.coflows]
     child_bps = np.full(len(ids), 1e6)
-    one = borrowing.Lending.of(
+    one = borrowing.Lending(
         laid, made_ports.of(laid.links, table.HOSTS),
         {name: i for i, name in enumerate(ids)},
         {name: np.array([1e3 if name[0] == 'b' else math.inf])

@@ -57,7 +57,7 @@ def table_coflow(name, *flows, dst_port=None):
     for flow, size_bytes in flows:
         pair = flow.src_host, flow.dst_host
         left[pair] = left.get(pair, 0) + size_bytes
-    return Case(name, coflow_table.TableCoflow.from_flows(
+    return Case(name, coflow_table.TableCoflow(
         name, name.upper(), [flow for flow, _size in flows
                              if flow.src_host != flow.dst_host], dst_port,
         live.Pairs(pair for pair in left if pair[0] != pair[1])), left)
