@@ -5,6 +5,7 @@
 from collections.abc import Callable
 from collections.abc import Iterable
 import dataclasses
+import functools
 import secrets
 import threading
 import time
@@ -79,7 +80,6 @@ class Prober:
         #: Trains by sender, and by receiver.
         self._trains: dict[str, _Train] = {}
         self._expected: dict[str, _Train] = {}
-        self._schedule: schedule.Schedule | None = None
         self._asked: list[asked.Asked] = []
         self._next_look_s = 0.0
         #: A check has the network for itself: nothing is begun meanwhile.
@@ -132,7 +132,6 @@ class Prober:
         results: asked.Results = {}
         with self._lock:
             now_s = self._clock()
-            plan = self._plan(now_s)
             found = self._measurable(now_s, STALE_REPORT_S, True)
             start_s = None if transfer is None else now_s + START_S
             for src, dst in pairs:
@@ -143,7 +142,7 @@ class Prober:
                     probe_order.Bulk(transfer.most_s, transfer.size_bytes(min(
                         found.links_bps[src], found.links_bps[dst])),
                         rounds.WINDOW_S))
-                plan.begin((src, dst), traffic.size_bytes, now_s)
+                self._plan.begin((src, dst), traffic.size_bytes, now_s)
                 results[src, dst] = None
                 self._begin((src, dst), found, start_s or now_s, traffic,
                             results, start_s)
@@ -160,7 +159,7 @@ class Prober:
         """
         with self._lock:
             now_s = self._clock()
-            budget = self._plan(now_s).budget
+            budget = self._plan.budget
             links_bps = self._measurable(now_s, STALE_REPORT_S,
                                          False).links_bps
             needs_bytes = {host: n_rounds * transfer.size_bytes(
@@ -197,21 +196,21 @@ class Prober:
         pair = measurement.src, measurement.dst
         with self._lock:
             now_s = self._clock()
-            plan = self._plan(now_s)
             train = self._trains.get(pair[0])
             is_asked = measurement.method == 'bulk'
             if train is not None and (train.pair, train.probe_id) == (
                     pair, measurement.probe_id):
                 self._drop(train)
                 sent_bytes = measurement.sent_bytes
-                plan.ended(pair, now_s,
-                           None if sent_bytes is None else int(sent_bytes))
+                self._plan.ended(
+                    pair, now_s,
+                    None if sent_bytes is None else int(sent_bytes))
                 self._counts.probes.labels('measured').inc()
                 is_asked |= train.is_asked
                 train.results[pair] = measurement
             if not is_asked:
-                plan.measured(pair, now_s)
-            self._count(plan, now_s)
+                self._plan.measured(pair, now_s)
+            self._count(now_s)
             is_over = not self._trains
         if is_over:
             # The next round need not wait until somebody looks.
@@ -259,31 +258,31 @@ class Prober:
         src, dst = train.pair
         del self._trains[src], self._expected[dst]
 
-    def _plan(self, now_s: float) -> schedule.Schedule:
-        """Return the schedule, built at first from the readings' ages."""
-        if self._schedule is None:
-            conf = self._conf
-            self._schedule = schedule.Schedule(schedule.Rules(
-                conf.freshness_s, conf.freshness_s * _AWAITED, RETRY_S,
-                self._train().size_bytes),
-                budget.Budget(conf.max_link_share, conf.max_bytes_per_hour))
-            ages = self._rates.age_s(now_s)
-            for pair in sorted(ages, key=lambda pair: -ages[pair]):
-                self._schedule.measured(pair, now_s - ages[pair])
-        return self._schedule
+    @functools.cached_property
+    def _plan(self) -> schedule.Schedule:
+        """The schedule, with the ages of the readings when it is first used.
+        """
+        conf, now_s = self._conf, self._clock()
+        plan = schedule.Schedule(schedule.Rules(
+            conf.freshness_s, conf.freshness_s * _AWAITED, RETRY_S,
+            self._train().size_bytes),
+            budget.Budget(conf.max_link_share, conf.max_bytes_per_hour))
+        ages = self._rates.age_s(now_s)
+        for pair in sorted(ages, key=lambda pair: -ages[pair]):
+            plan.measured(pair, now_s - ages[pair])
+        return plan
 
     def _look(self) -> None:
         """Begin trains between hosts that are free and due."""
         now_s = self._clock()
-        plan = self._plan(now_s)
         for train in list(self._trains.values()):
             if train.give_up_s <= now_s:
                 self._drop(train)
                 train.results[train.pair] = None
                 if train.is_asked:
-                    plan.ended(train.pair, now_s, None)
+                    self._plan.ended(train.pair, now_s, None)
                 else:
-                    plan.failed(train.pair, now_s)
+                    self._plan.failed(train.pair, now_s)
                 self._counts.probes.labels('failed').inc()
         if (now_s < self._next_look_s or not self._conf.enabled
                 or self._held):
@@ -292,15 +291,13 @@ class Prober:
         # Idle pairs only: a train would disturb a busy coflow, and measure the
         # rest that the coflow leaves.
         found = self._measurable(now_s, STALE_REPORT_S, True)
-        self._begin_asked(plan, found, now_s)
-        pairs = plan.next(found.links_bps, now_s, awaited=found.awaited,
-                          tree=found.tree)
-        for pair in pairs:
+        self._begin_asked(found, now_s)
+        for pair in self._plan.next(found.links_bps, now_s,
+                                    awaited=found.awaited, tree=found.tree):
             self._begin(pair, found, now_s, self._train(), {})
-        self._count(plan, now_s)
+        self._count(now_s)
 
-    def _begin_asked(self, plan: schedule.Schedule, found: schedule.Measurable,
-                     now_s: float) -> None:
+    def _begin_asked(self, found: schedule.Measurable, now_s: float) -> None:
         """Begin trains that operators asked for, on hosts that are free."""
         free = found.targets.keys() - self._trains.keys() - (
             self._expected.keys())
@@ -308,25 +305,25 @@ class Prober:
         for one in self._asked:
             traffic = asked.traffic(one.request)
             for pair in one.begin(free, now_s):
-                plan.begin(pair, 0 if isinstance(traffic, probe_order.Bulk)
-                           else traffic.size_bytes, now_s)
+                self._plan.begin(
+                    pair, 0 if isinstance(traffic, probe_order.Bulk)
+                    else traffic.size_bytes, now_s)
                 self._begin(pair, found, now_s + _FETCHED_S, traffic,
                             one.results, is_asked=True)
 
-    def _count(self, plan: schedule.Schedule, now_s: float) -> None:
+    def _count(self, now_s: float) -> None:
         """Set the metrics of the schedule's state."""
-        self._counts.probe_bytes.set(plan.budget.spent_bytes(now_s))
-        self._counts.probe_hosts.labels('fresh').set(plan.n_fresh)
-        self._counts.probe_hosts.labels('held').set(plan.n_held)
+        self._counts.probe_bytes.set(self._plan.budget.spent_bytes(now_s))
+        self._counts.probe_hosts.labels('fresh').set(self._plan.n_fresh)
+        self._counts.probe_hosts.labels('held').set(self._plan.n_held)
         self._counts.probe_hosts.labels('due').set(
-            plan.n_hosts - plan.n_fresh)
+            self._plan.n_hosts - self._plan.n_fresh)
 
     def state(self) -> wire.Schedule:
         """Return the state and the cost of probing, ``GET /v1/probes``."""
         with self._lock:
             now_s = self._clock()
-            plan = self._plan(now_s)
-            conf = self._conf
+            conf, plan = self._conf, self._plan
             return wire.Schedule(
                 enabled=conf.enabled, n_hosts=plan.n_hosts,
                 n_fresh=plan.n_fresh, n_held=plan.n_held,

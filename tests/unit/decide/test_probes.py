@@ -117,7 +117,7 @@ def test_what_was_measured_before_a_start_is_taken_in_its_order(made):
     for dst, measured_s in (('c', 970.0), ('b', 950.0), ('d', 990.0)):
         made.rates.add(plain.measurement('a', dst, 1e8), measured_s)
     made.prober.state()
-    assert list(made.prober._schedule._sent['a'].items()) == [
+    assert list(made.prober._plan._sent['a'].items()) == [
         ('b', 950.0), ('c', 970.0), ('d', 990.0)]
 
 
@@ -151,10 +151,10 @@ def test_a_result_of_another_pair_ends_no_train(made):
     (src, dst), (other, _) = sorted(pairs)
     made.prober.done(plain.measurement(
         src, other, 1e8, probe_id=made.prober._trains[src].probe_id))
-    assert set(made.prober._plan(0.0).under_way) == pairs
+    assert set(made.prober._plan.under_way) == pairs
     made.clock.now += 100
     made.prober.look()
-    assert (src, dst) not in made.prober._plan(0.0).under_way
+    assert (src, dst) not in made.prober._plan.under_way
     assert dst in {*fetch(made), *made.prober._expected}
 
 
