@@ -32,53 +32,23 @@ class Activity(Generic[Key]):
         self._told.clear()
 
     def has_changed(self, classes: Iterable[Key],
-                    stats: Mapping[Key, wire.ClassStats]) -> bool:
+                    stats: Mapping[Key, wire.ClassStats],
+                    least_bytes: float = 0.0) -> bool:
         """Return whether a class began to send or has nothing more to send.
 
         A class may begin and cease once until :meth:`forget_told`, or one that
         sends a packet now and then would call for reports all the time.
 
         :param classes: classes to read.
+        :param least_bytes: most bytes since the last look that count as
+            nothing.
         """
         seen = {key: stats.get(key, wire.NO_STATS) for key in classes}
         busy = {key for key, one in seen.items() if one.backlog_bytes
-                or one.sent_bytes > self._sent_bytes.get(key, 0)}
+                or one.sent_bytes > least_bytes + self._sent_bytes.get(key, 0)}
         changed = {(key, key in busy)
                    for key in busy ^ self._busy} - self._told
         self._sent_bytes = {key: one.sent_bytes for key, one in seen.items()}
         self._busy = busy
         self._told |= changed
         return bool(changed)
-
-
-class Floods:
-    """Finds when unmanaged traffic without a limit begins to be much.
-
-    Limits come with the policy that answers a report, and until then a flood
-    takes the receiver's link from the coflows that arrive there.
-    """
-
-    def __init__(self) -> None:
-        self._sent_bytes: dict[int, int] = {}
-        self._is_much = False
-        self._is_told = False
-
-    def forget_told(self) -> None:
-        """Let a flood call for a report again."""
-        self._is_told = False
-
-    def has_begun(self, classes: Mapping[int, wire.ClassStats],
-                  much_bytes: float) -> bool:
-        """Return whether the classes sent much since the last look, and not
-        before; at most once until :meth:`forget_told`.
-        """
-        before = self._sent_bytes
-        self._sent_bytes = {key: one.sent_bytes
-                            for key, one in classes.items()}
-        # The first look at a class may be long after its first packet.
-        was_much, self._is_much = self._is_much, sum(
-            sent_bytes - before.get(key, sent_bytes)
-            for key, sent_bytes in self._sent_bytes.items()) > much_bytes
-        has_begun = self._is_much and not (was_much or self._is_told)
-        self._is_told |= has_begun
-        return has_begun

@@ -90,7 +90,10 @@ class Readings:
         self._due_s: dict[Callable[..., None], float] = {}
         self._heavy = heavy_ports.HeavyPorts()
         self._activity = activity.Activity[int]()
-        self._floods = activity.Floods()
+        # All unmanaged traffic without a limit as one class: limits come with
+        # the policy that answers a report, and until then a flood takes the
+        # receiver's link from the coflows that arrive there.
+        self._floods = activity.Activity[int]()
         self._limits_unmanaged = False
         self._counting = threading.Lock()
 
@@ -147,11 +150,12 @@ class Readings:
                       if key >= 0 and key % minors.FURTHER in coflows}
         has_changed = self._activity.has_changed(of_coflows, stats)
         if limits_unmanaged:
-            unlimited = {key: one for key, one in stats.items() if key >= 0
-                         and minors.is_unlimited(key % minors.FURTHER)}
-            has_changed |= self._floods.has_begun(
-                unlimited, _FLOOD_S * units.bps_to_bytes_per_s(
-                    self.enforcer.link_bps))
+            sent_bytes = sum(
+                one.sent_bytes for key, one in stats.items()
+                if key >= 0 and minors.is_unlimited(key % minors.FURTHER))
+            has_changed |= self._floods.has_changed(
+                [0], {0: wire.ClassStats(sent_bytes)},
+                _FLOOD_S * units.bps_to_bytes_per_s(self.enforcer.link_bps))
         return has_changed, _REST * (time.thread_time() - start_s)
 
     def forget_told(self) -> None:

@@ -75,30 +75,16 @@ def test_no_more_reports_than_classes_begin_and_cease(sends):
     assert n_reports <= 4
 
 
-def begins(found, much=100, **sent):
-    """:param sent: bytes of classes of unmanaged traffic, by letter."""
-    return found.has_begun({ord(name): wire.ClassStats(value)
-                            for name, value in sent.items()}, much)
+def test_little_is_no_flood_and_one_that_begins_is_told_once():
+    found = activity.Activity()
 
+    def look_at(sent_bytes):
+        return found.has_changed([0], {0: wire.ClassStats(sent_bytes)}, 100)
 
-def test_a_flood_that_begins_is_told_once():
-    found = activity.Floods()
-    # Nobody knows when the first bytes that are seen were sent.
-    assert not begins(found, a=500, b=500)
-    assert not begins(found, a=550, b=550)
-    assert begins(found, a=601, b=600)
-    assert not begins(found, a=900, b=600)
-    # It pauses, and goes on: not twice before the next report is due.
-    assert not begins(found, a=900, b=600)
-    assert not begins(found, a=1200, b=600)
+    assert not look_at(100) and not look_at(200)
+    assert look_at(301)
+    # It goes on, and pauses once before the next report is due.
+    assert not look_at(600) and look_at(600)
+    assert not look_at(900) and not look_at(900)
     found.forget_told()
-    assert not begins(found, a=1500, b=600)
-    assert not begins(found, a=1500, b=600)
-    assert begins(found, a=1500, b=900)
-
-
-def test_a_new_class_is_no_flood():
-    found = activity.Floods()
-    assert not begins(found, a=0)
-    assert not begins(found, a=0, b=10**9)
-    assert begins(found, a=0, b=10**9 + 101)
+    assert look_at(1100)
