@@ -27,10 +27,6 @@ class BpfClassifier(classifier.Classifier):
 
     how = 'bpf'
 
-    def _ask(self, changes: list[operations.ClassifyOperation]
-             ) -> str | None:
-        return self.kernel.bpf_change(self.hook.name, changes)
-
     def build_table(self, policy: edge_policy.EdgePolicy,
                     ports: Iterable[base.VmPort], home: base.Home
                     ) -> base.Table:

@@ -133,6 +133,9 @@ class Classifier(abc.ABC):
         except exception.KernelRefused:
             self.known = None
             raise
+        if not have.is_whole:
+            # An earlier start may have had reasons for the other kind.
+            self._ask([operations.DeleteTable()], is_other=True)
         self.known = base.Standing(
             table.hooks - self.refused.keys(), entries, table.maps,
             table.uplinks, own, rules, follows, is_whole=True)
@@ -206,10 +209,15 @@ class Classifier(abc.ABC):
         :returns: counters by (device, destination IP address).
         """
 
-    @abc.abstractmethod
-    def _ask(self, changes: list[operations.ClassifyOperation]
-             ) -> str | None:
-        """Have the kernel make changes; why it refuses, or None."""
+    def _ask(self, changes: list[operations.ClassifyOperation],
+             is_other: bool = False) -> str | None:
+        """Have the kernel make changes; why it refuses, or None.
+
+        :param is_other: changes of what the other kind of classifier made.
+        """
+        change = (self.kernel.bpf_change if (self.how == 'bpf') != is_other
+                  else self.kernel.nft_change)
+        return change(self.hook.name, changes)
 
     @property
     def _ports(self) -> Collection[tuple[str, int]]:
@@ -222,10 +230,10 @@ class Classifier(abc.ABC):
         return [ifindex for _, ifindex in self._ports]
 
     def remove(self) -> bool:
-        """Delete the table; False when there was none."""
-        errors = self._ask([operations.DeleteTable()])
+        """Delete the table, of either kind; False when there was none."""
         self.known = None
-        return errors is None
+        return None in [self._ask([operations.DeleteTable()], is_other)
+                        for is_other in (False, True)]
 
     def _change(self, changes: list[operations.ClassifyOperation]) -> None:
         errors = self._ask(changes)

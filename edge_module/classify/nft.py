@@ -21,10 +21,6 @@ class NftClassifier(classifier.Classifier):
 
     how = 'nft'
 
-    def _ask(self, changes: list[operations.ClassifyOperation]
-             ) -> str | None:
-        return self.kernel.nft_change(self.hook.name, changes)
-
     def dump(self) -> base.Standing:
         objects, = self._read(operations.Listing('table'))
         return nft_listing.standing(self.hook, objects)

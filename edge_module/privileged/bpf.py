@@ -4,7 +4,6 @@
 
 from collections.abc import Collection
 from collections.abc import Iterable
-import contextlib
 import time
 
 from edge_module.classify import bpf_maps
@@ -17,12 +16,6 @@ _AT_PORTS: tuple[bpf_maps.Program, ...] = ('from_vm', 'to_vm')
 def bpf_missing() -> str | None:
     """Return why programs cannot classify here; None where they can."""
     return pinned.missing()
-
-
-def bpf_remove() -> None:
-    """Take away programs and maps, also where none could be loaded."""
-    with contextlib.suppress(OSError):
-        pinned.Tables().remove()
 
 
 def bpf_change(hook: operations.HookName,

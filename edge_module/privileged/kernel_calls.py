@@ -7,7 +7,6 @@ through privsep; those that take bytes or text are for root alone.
 """
 
 from collections.abc import Iterable
-from collections.abc import Sequence
 import ctypes
 import errno
 import functools
@@ -233,26 +232,13 @@ def nft_run(commands: str) -> tuple[int, str, str]:
             library.nft_ctx_free(context)
 
 
-def _nft_change(hook: operations.HookName,
-                changes: Iterable[operations.ClassifyOperation]) -> str | None:
+def nft_change(hook: operations.HookName,
+               changes: Iterable[operations.ClassifyOperation]) -> str | None:
+    """Make typed changes as one transaction; errors of nft, or None."""
     at = nft_text.HOOKS[hook]
     code, _, errors = nft_run(''.join(
         change.commands(at) for change in changes))
     return errors or 'refused' if code else None
-
-
-def nft_change(hook: operations.HookName,
-               changes: Sequence[operations.ClassifyOperation]) -> str | None:
-    """Make typed changes as one transaction; errors of nft, or None.
-
-    The first and the last of all take away the programs of an earlier time.
-    """
-    errors = _nft_change(hook, changes)
-    if errors is None and any(isinstance(
-            one, operations.AddTable | operations.DeleteTable)
-            for one in changes):
-        bpf.bpf_remove()
-    return errors
 
 
 def nft_read(listings: Iterable[operations.Listing]) -> list[str | None]:
@@ -262,20 +248,8 @@ def nft_read(listings: Iterable[operations.Listing]) -> list[str | None]:
     return [None if code else output for code, output, _ in found]
 
 
-bpf_read, bpf_missing = bpf.bpf_read, bpf.bpf_missing
-
-
-def bpf_change(hook: operations.HookName,
-               changes: Sequence[operations.ClassifyOperation]) -> str | None:
-    """Make typed changes in order; return why one was refused, or None.
-
-    The first of all takes away what nftables had of an earlier time.
-    """
-    errors = bpf.bpf_change(hook, changes)
-    if errors is None and any(isinstance(one, operations.AddTable)
-                              for one in changes):
-        _nft_change(hook, [operations.DeleteTable()])
-    return errors
+bpf_change, bpf_read, bpf_missing = (
+    bpf.bpf_change, bpf.bpf_read, bpf.bpf_missing)
 
 
 def alive() -> bool:

@@ -14,10 +14,10 @@ import pytest
 from edge_module.classify import bpf
 from edge_module.classify import bpf_maps
 from edge_module.classify import classified as base
+from edge_module.classify import nft
 from edge_module.privileged import bpf as executor
 from edge_module.privileged import devices
 from edge_module.privileged import guarded
-from edge_module.privileged import kernel_calls
 from edge_module.privileged import operations
 from edge_module.privileged import pinned
 from edge_module.tcplan import minors
@@ -166,7 +166,7 @@ FULL = _table(TAP1, TAP2, entries={PAIR: 0x11, PORT: 0x12, SIX: 0x13},
 
 
 def _classifier(table=None, uplink_dev=None):
-    classifier = bpf.BpfClassifier(executor, uplink_dev)
+    classifier = bpf.BpfClassifier(_Kernel(), uplink_dev)
     if table is not None:
         classifier.replace(table)
     return classifier
@@ -395,9 +395,14 @@ class _Kernel:
     """Makes each call, and keeps what it was asked for."""
 
     def __init__(self):
-        self.asked = []
+        self.asked, self.nftables = [], []
+        self.errors = 'no such table'
 
     bpf_read = staticmethod(executor.bpf_read)
+
+    def nft_change(self, hook, changes):
+        self.nftables.append(changes)
+        return self.errors
 
     def bpf_change(self, hook, changes):
         self.asked.append(changes)
@@ -598,30 +603,34 @@ def test_keys_of_maps_that_are_not_there_are_deleted_from_nowhere(pins):
     assert pins.maps['devices'] == {}
 
 
-def test_what_nftables_had_goes_with_the_first_table(pins, monkeypatch):
-    asked = []
-    monkeypatch.setattr(kernel_calls, 'nft_run', lambda commands: (
-        asked.append(commands) or (1, '', 'no such table')))
-    kernel_calls.bpf_change('ingress', [operations.SetRules([], False)])
-    assert asked == []
-    kernel_calls.bpf_change('ingress', [operations.AddTable()])
-    assert asked == ['delete table netdev virtco\n']
+def test_what_nftables_had_goes_with_the_first_table(pins):
+    kernel = _Kernel()
+    classifier = bpf.BpfClassifier(kernel)
+    classifier.replace(FULL)
+    assert kernel.nftables == [[operations.DeleteTable()]]
+    classifier.replace(_table())
+    classifier.forget()
+    classifier.replace(FULL)
+    assert len(kernel.nftables) == 1
+    # Also with the last one, whichever kind there is.
+    assert classifier.remove() and len(kernel.nftables) == 2
+    assert not classifier.remove()
 
 
-@pytest.mark.parametrize('operation, goes', [
-    (operations.AddTable(), True), (operations.DeleteTable(), True),
-    (operations.SetRules([], False), False)])
-def test_programs_go_with_the_first_and_the_last_of_nftables(
-        pins, monkeypatch, operation, goes):
+@pytest.mark.parametrize('refuses', [True, False])
+def test_programs_go_with_the_first_table_of_nftables(pins, refuses):
     """A package without them takes the place of one that had them."""
     _classifier(FULL)
-    answer = [1, '', 'refused']
-    monkeypatch.setattr(kernel_calls, 'nft_run', lambda commands: answer)
-    kernel_calls.nft_change('ingress', [operation])
-    assert pins.attached
-    answer[0] = 0
-    kernel_calls.nft_change('ingress', [operation])
-    assert bool(pins.attached) != goes
+    kernel = _Kernel()
+    kernel.nft_read = lambda listings: [None]
+    kernel.errors = 'refused' if refuses else None
+    classifier = nft.NftClassifier(kernel)
+    if refuses:
+        with pytest.raises(exception.KernelRefused):
+            classifier.replace(base.Table())
+    else:
+        classifier.replace(base.Table())
+    assert bool(pins.attached) == refuses
 
 
 def test_a_package_without_programs_knows_where_others_are(tmp_path,
@@ -632,7 +641,8 @@ def test_a_package_without_programs_knows_where_others_are(tmp_path,
     try:
         tables = pinned.Tables()
         (tables.path.parent / f'{tables._netns}-other').mkdir()
-        executor.bpf_remove()
+        assert executor.bpf_change('ingress', [
+            operations.DeleteTable()]) is None
     finally:
         pinned._version.cache_clear()
     assert not list(tmp_path.iterdir())

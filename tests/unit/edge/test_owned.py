@@ -315,6 +315,9 @@ class _Kernel:
         assert all(change.commands(nft_text.HOOKS[hook])
                    for change in changes)
 
+    def bpf_change(self, hook, changes):
+        assert changes == [operations.DeleteTable()]
+
     def nft_read(self, listings):
         guarded._CALLS['nft_read'][0].decode(msgspec.msgpack.encode(listings))
         return [None for _ in listings]
