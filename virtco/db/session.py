@@ -304,6 +304,8 @@ def _sqlite_engine(url: sa.URL, timeout_s: float) -> sa.Engine:
         os.makedirs(os.path.dirname(url.database) or '.', exist_ok=True)
     engine = sa.create_engine(
         url, poolclass=sa.QueuePool, pool_size=16, max_overflow=48,
+        # The last one used has its statements and pages at hand.
+        pool_use_lifo=True,
         pool_timeout=max(1, timeout_s), paramstyle='named',
         connect_args={'check_same_thread': False, 'timeout': timeout_s})
 
