@@ -126,9 +126,9 @@ class Layouts:
     @functools.cached_property
     def unlimited(self) -> Mapping[str, edge_policy.Unmanaged]:
         """Limits per host for hosts that send no unmanaged traffic."""
+        peers = frozenset(self.peers)
         return {link.host: unmanaged.nothing_limited(
-            link.default_rate_bps
-            if len(self.peers) > (link.host in self.peers)
+            link.default_rate_bps if len(peers) > (link.host in peers)
             else link.egress_bps) for link in self.links}
 
     def fitted_bps(self, rate_bps: np.ndarray,
