@@ -147,8 +147,8 @@ def test_uplinks_that_never_limit_change_no_judgement(problem):
         hypothesis.reject()
     with pytest.MonkeyPatch.context() as patch:
         # Those are left out otherwise.
-        patch.setattr(uplinks, '_kept', lambda problem, _chains:
-                      problem.tree.subtrees)
+        patch.setattr(uplinks.uplinks, 'limiting',
+                      lambda chains, *_rates: chains)
         told_s = judged_s(racked(problem, 1e15), assign)
     assert told_s == pytest.approx(judged_s(problem, assign), rel=1e-9,
                                    abs=1e-12)
