@@ -8,7 +8,6 @@ that of a port.
 
 from collections.abc import Collection
 from collections.abc import Iterable
-import dataclasses
 import functools
 from typing import Literal
 
@@ -17,29 +16,13 @@ from edge_module.classify import classified as base
 from edge_module.classify import classifier
 from edge_module.privileged import devices
 from edge_module.privileged import operations
-from edge_module.tcplan import minors
 from edge_module.tcplan import model
-from virtco.wire import edge_policy
 
 
 class BpfClassifier(classifier.Classifier):
     """Keeps maps and programs equal to a classification."""
 
     how = 'bpf'
-
-    def build_table(self, policy: edge_policy.EdgePolicy,
-                    ports: Iterable[base.VmPort], home: base.Home
-                    ) -> base.Table:
-        """Build a table with one limit of a destination for all devices, each
-        of which has its seat in its class of the others.
-        """
-        table = super().build_table(policy, ports, home)
-        limits = table.maps.get('to')
-        if not limits:
-            return table
-        return dataclasses.replace(table, maps={**table.maps, 'to': {
-            base.MapKey(0, key.mac): minor - minors.seat_of(minor)
-            for key, minor in limits.items()}})
 
     def dump(self) -> base.Standing:
         links, ports, flows, macs, settings = self._read(

@@ -157,8 +157,8 @@ class Standing(Table):
 def _limits(unmanaged: edge_policy.Unmanaged | None,
             ifindexes: Iterable[int], uplinks: Iterable[Exit]
             ) -> dict[SmallMap, dict[MapKey, int]]:
-    """Return the maps for the limits of a policy at each port, and those of
-    unknown ports at each uplink.
+    """Return the maps for the limits of a policy: by destination, for all
+    devices, and of the others at each port and, for unknown ports, uplink.
     """
     if unmanaged is None:
         return {}
@@ -166,8 +166,7 @@ def _limits(unmanaged: edge_policy.Unmanaged | None,
         mac: limit.slot for limit in unmanaged.limits for mac in limit.macs}
     seats = [*minors.seats(ifindexes).items(), *(
         (uplink.ifindex, minors.UNKNOWN_SEAT) for uplink in uplinks)]
-    return {'to': {MapKey(ifindex, mac): minors.of_limited(slot, seat)
-                   for ifindex, seat in seats
+    return {'to': {MapKey(0, mac): minors.of_limit(slot)
                    for mac, slot in slots.items()},
             'others': {MapKey(ifindex): minors.of_limited(0, seat)
                        for ifindex, seat in seats}}

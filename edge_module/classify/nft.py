@@ -4,6 +4,7 @@
 
 from collections.abc import Collection
 from collections.abc import Iterable
+import dataclasses
 import itertools
 import json
 from typing import Any
@@ -13,13 +14,30 @@ from edge_module.classify import classifier
 from edge_module.classify import nft_listing
 from edge_module.classify import nft_text
 from edge_module.privileged import operations
+from edge_module.tcplan import minors
 from edge_module.tcplan import model
+from virtco.wire import edge_policy
 
 
 class NftClassifier(classifier.Classifier):
     """Keeps virtco's nftables table equal to a classification."""
 
     how = 'nft'
+
+    def build_table(self, policy: edge_policy.EdgePolicy,
+                    ports: Iterable[base.VmPort], home: base.Home
+                    ) -> base.Table:
+        """Build a table in which each device has a class of its own for a
+        destination with a limit: its seat in the class of the others tells.
+        """
+        table = super().build_table(policy, ports, home)
+        limits, others = table.maps.get('to'), table.maps.get('others')
+        if limits is None or others is None:
+            return table
+        return dataclasses.replace(table, maps={**table.maps, 'to': {
+            base.MapKey(device.number, key.mac): minor | minors.seat_of(other)
+            for device, other in others.items()
+            for key, minor in limits.items()}})
 
     def dump(self) -> base.Standing:
         objects, = self._read(operations.Listing('table'))

@@ -196,6 +196,21 @@ def test_unmanaged_packets_are_followed_where_there_are_limits():
     assert f'delete element netdev virtco ingress_to {{ 1 . {MAC} }}' in text
 
 
+def test_limits_are_by_port_and_destination():
+    """Nftables cannot add a seat to a class."""
+    policy = structs.replace(
+        test_tcplan.policy([]), unmanaged=edge_policy.Unmanaged(
+            1e6, (MAC,), (edge_policy.DestinationLimit(
+                'h3', 2, 1e6, ('m2',)),)))
+    table = nft.NftClassifier(_Kernel()).build_table(policy, [
+        base.VmPort('v1', 'tap1', 5), base.VmPort('v2', 'tap2', 6)],
+        {base.Exit('eth1', 3, True): ()})
+    assert table.maps['to'] == {
+        base.MapKey(5, MAC): 0xc005, base.MapKey(5, 'm2'): 0xc205,
+        base.MapKey(6, MAC): 0xc006, base.MapKey(6, 'm2'): 0xc206,
+        base.MapKey(3, MAC): 0xc0fe, base.MapKey(3, 'm2'): 0xc2fe}
+
+
 def test_destinations_are_told_by_port():
     kernel = _Kernel(*_listing())
     classifier = nft.NftClassifier(kernel)

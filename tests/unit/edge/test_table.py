@@ -103,20 +103,18 @@ def test_the_host_is_told_by_its_addresses_at_each_uplink():
     assert table.uplinks == home.keys() and not table.hooks
     assert table.maps['home'] == dict.fromkeys(
         [base.MapKey(3, 'm1'), base.MapKey(3, 'm2'), base.MapKey(4, 'm1')], 2)
-    assert table.maps['to'] == {
-        base.MapKey(ifindex, 'm0'): 0xc0fe for ifindex in (3, 4, 5)}
+    assert table.maps['to'] == {base.MapKey(0, 'm0'): 0xc000}
     assert table.maps['others'] == {
         base.MapKey(ifindex): 0xc0fe for ifindex in (3, 4, 5)}
 
 
-def test_limits_are_by_port_and_destination():
+def test_limits_are_by_destination_and_others_by_port():
     """Addresses at no limited host share the slot 0 with all others."""
     table = build([], [port(), port(vm='v2', dev='tap2', ifindex=6)],
                   unmanaged=edge_policy.Unmanaged(1e6, ('m0',), (
                       edge_policy.DestinationLimit('h3', 2, 1e6, ('m2',)),)))
     assert table.maps['to'] == {
-        base.MapKey(5, 'm0'): 0xc005, base.MapKey(5, 'm2'): 0xc205,
-        base.MapKey(6, 'm0'): 0xc006, base.MapKey(6, 'm2'): 0xc206}
+        base.MapKey(0, 'm0'): 0xc000, base.MapKey(0, 'm2'): 0xc200}
     assert table.maps['others'] == {
         base.MapKey(5): 0xc005, base.MapKey(6): 0xc006}
 
