@@ -85,9 +85,9 @@ class Maker:
     def with_minor(self, make):
         return lambda: [make(), self.minor()]
 
-    def port(self):
+    def port(self, *devs):
         """A device with its ifindex, or a wrong one."""
-        dev = self.choice(('tap1', *DEVICES))
+        dev = self.choice(devs or ('tap1', *DEVICES))
         try:
             right = socket.if_nametoindex(dev)
         except OSError:
@@ -124,6 +124,7 @@ class Maker:
                 ('port4', 'pair4', 'later6', 'first6', *TEXTS[7:9]))),
                      self.choice((True, False))],
             lambda: ['AttachPort', *self.port(), self.minor()],
+            lambda: ['AttachPort', *self.port('tap1'), self.minor()],
             lambda: ['DetachPort', self.port()[1]],
             lambda: ['AttachUplink', *self.port(),
                      self.choice((True, False))],
