@@ -72,7 +72,11 @@ def put_on(engine: sa.Engine, lock_s: float) -> None:
 
     :param lock_s: how long a statement waits for a lock.
     """
-    statements = _statements(engine.dialect.name, lock_s)
+    dialect = engine.dialect.name
+    statements = (
+        f"SET lock_timeout = '{lock_s:.0f}s'" if dialect == 'postgresql' else
+        f'SET SESSION innodb_lock_wait_timeout = {lock_s:.0f}',
+        _silence(dialect, SILENT_S))
 
     def connected(connection: Any, _record: Any) -> None:
         with contextlib.closing(connection.cursor()) as cursor:
@@ -103,38 +107,27 @@ def leave_replicas(engine: sa.Engine) -> None:
 def time_to_migrate(connection: sa.Connection) -> Iterator[None]:
     """Let the transaction that has begun be silent for longer."""
     dialect = connection.dialect.name
-    if dialect == 'postgresql':
-        # Until the transaction ends.
-        connection.exec_driver_sql(
-            'SET LOCAL idle_in_transaction_session_timeout = '
-            f"'{MIGRATING_S}s'")
-    elif dialect in ('mysql', 'mariadb'):
-        connection.exec_driver_sql(_silent_in_mariadb(MIGRATING_S))
+    if dialect == 'sqlite':
+        yield
+        return
+    connection.exec_driver_sql(_silence(dialect, MIGRATING_S, 'SET LOCAL'))
     try:
         yield
     finally:
-        # The pool keeps the connection after a refused migration, too.
-        if dialect in ('mysql', 'mariadb'):
-            connection.exec_driver_sql(_silent_in_mariadb(SILENT_S))
+        # PostgreSQL's limit ends with the transaction. The pool keeps the
+        # connection after a refused migration, too.
+        if dialect != 'postgresql':
+            connection.exec_driver_sql(_silence(dialect, SILENT_S))
 
 
-def _silent_in_mariadb(silent_s: int) -> str:
+def _silence(dialect: str, silent_s: int, scope: str = 'SET') -> str:
+    """Build the statement that limits the time of an idle transaction."""
+    if dialect == 'postgresql':
+        return (f'{scope} idle_in_transaction_session_timeout = '
+                f"'{silent_s}s'")
     # MySQL reads a comment where MariaDB reads a statement.
     return ('SET SESSION autocommit = @@SESSION.autocommit '
             f'/*M!, SESSION idle_transaction_timeout = {silent_s} */')
-
-
-def _statements(dialect: str, lock_s: float) -> list[str]:
-    """List the statements that limit locks and idle transactions."""
-    if dialect == 'postgresql':
-        return [f"SET lock_timeout = '{lock_s:.0f}s'",
-                "SET idle_in_transaction_session_timeout = "
-                f"'{SILENT_S}s'"]
-    if dialect in ('mysql', 'mariadb'):
-        # MySQL reads a comment where MariaDB reads a statement.
-        return [f'SET SESSION innodb_lock_wait_timeout = {lock_s:.0f} '
-                f'/*M!, SESSION idle_transaction_timeout = {SILENT_S} */']
-    return []
 
 
 def _watch_server(connection: Any) -> None:

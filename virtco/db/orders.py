@@ -25,19 +25,17 @@ def add(session: orm.Session, order: models.Order, most_live: int) -> None:
 
     :raises virtco.exception.Invalid: when too many of its kind are under way.
     """
+    is_live = sa.or_(_ORDER.state == RUNNING, sa.and_(
+        _ORDER.state == WAITING, _ORDER.expires_at > order.ordered_at))
     live = session.scalar(sa.select(sa.func.count()).where(
-        _ORDER.kind == order.kind, sa.or_(
-            _ORDER.state == RUNNING, sa.and_(
-                _ORDER.state == WAITING,
-                _ORDER.expires_at > order.ordered_at))))
-    if (live or 0) >= most_live:
+        _ORDER.kind == order.kind, is_live)) or 0
+    if live >= most_live:
         raise exception.Invalid(field=order.kind, value=f'{live} under way',
                                 limit=f'fewer than {most_live}')
     session.add(order)
     old = session.scalars(sa.select(_ORDER.id).where(
-        _ORDER.kind == order.kind, _ORDER.state != RUNNING, sa.or_(
-            _ORDER.state != WAITING, _ORDER.expires_at <= order.ordered_at)
-    ).order_by(_ORDER.ordered_at.desc()).offset(MOST_KEPT)).all()
+        _ORDER.kind == order.kind, ~is_live).order_by(
+            _ORDER.ordered_at.desc()).offset(MOST_KEPT)).all()
     if old:
         session.execute(sa.delete(_ORDER).where(_ORDER.id.in_(old)))
 

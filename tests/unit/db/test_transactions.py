@@ -315,9 +315,9 @@ class _Connection:
 @pytest.mark.parametrize(('url', 'statements'), [
     ('postgresql', ["SET lock_timeout = '3s'",
                     "SET idle_in_transaction_session_timeout = '5s'"]),
-    ('mysql', ['SET SESSION innodb_lock_wait_timeout = 3 '
-               '/*M!, SESSION idle_transaction_timeout = 5 */']),
-    ('sqlite', [])])
+    ('mysql', ['SET SESSION innodb_lock_wait_timeout = 3',
+               'SET SESSION autocommit = @@SESSION.autocommit '
+               '/*M!, SESSION idle_transaction_timeout = 5 */'])])
 def test_what_a_connection_waits_for(url, statements):
     engine = sa.create_engine('sqlite://')
     engine.dialect = sa.dialects.registry.load(url)()
