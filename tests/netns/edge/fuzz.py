@@ -35,9 +35,13 @@ NUMBERS = (0, 1, 2, 0x10, 0xffff, 0x10000, 0x10010, 0x70000010,
 
 
 class Maker:
-    """Makes operations; the same ones for the same seed."""
+    """Makes operations; the same ones for the same seed.
 
-    def __init__(self, seed):
+    :param start: of the names of calls to make.
+    """
+
+    def __init__(self, seed, start=''):
+        self.start = start
         self.random = random.Random(seed)
         self.choice = self.random.choice
 
@@ -137,10 +141,10 @@ class Maker:
                             lambda: self.random.randbytes(9),
                             lambda: None, list, dict, lambda: 1.5))()
 
-    def call(self):
-        """Name of a call and its encoded argument."""
+    def _call(self):
+        """Name of a call and its argument, well formed."""
         count = self.choice((1, 1, 1, 2, 3))
-        name, argument = self.choice((
+        return self.choice((
             lambda: ('tc_change', [self.tc() for _ in range(count)]),
             lambda: ('tc_change', [self.tc() for _ in range(count)]),
             lambda: ('nft_change', [self.choice(('ingress', 'egress')),
@@ -157,12 +161,19 @@ class Maker:
                 ['AddTable'], ['SetRules', [], True])), *(
                     self.nft() for _ in range(count))]]),
             lambda: ('bpf_read', [['MapListing', self.choice((
-                'flows', 'links', 'cache', 'settings', 'fragments',
+                'flows', 'links', 'cache', 'settings', 'devices', 'macs',
+                'reached', 'fragments',
                 *TEXTS[:2], '../x')), self.choice((
                     self.number, self.ifindex))()] for _ in range(count)]),
-            lambda: ('bpf_missing', self.choice((None, None, 0, []))),
-            lambda: (self.choice(('tc_send', 'nft_run', 'cpu_s', 'x')),
-                     None)))()
+            lambda: (self.choice(('bpf_missing', 'bpf_missing', 'bpf_x',
+                                  'tc_send', 'nft_run', 'cpu_s', 'x')),
+                     self.choice((None, None, 0, [])))))()
+
+    def call(self):
+        """Name of a call and its encoded argument."""
+        name, argument = self._call()
+        while not name.startswith(self.start):
+            name, argument = self._call()
         if self.random.random() < 0.2:
             _damage(argument, self)
         data = msgspec.msgpack.encode(argument)
@@ -190,7 +201,7 @@ def _damage(argument, maker):
 
 def main():
     forked.enter(sys.argv[1])
-    count, seed = map(int, sys.argv[2:])
+    count, seed = map(int, sys.argv[2:4])
     edge_conf.register_opts(cfg.CONF)
     cfg.CONF([])
     cfg.CONF.set_override('uplink_dev', 'uplink0', 'edge')
@@ -199,7 +210,7 @@ def main():
     guarded.tc_change([operations.AddRoot(uplink), operations.AddIfb()])
     guarded.tc_change([operations.AddRoot(
         socket.if_nametoindex('virtco-in'))])
-    maker = Maker(seed)
+    maker = Maker(seed, *sys.argv[4:])
     ended, hooked = collections.Counter(), set()
     for _ in range(count):
         name, data = maker.call()

@@ -42,8 +42,9 @@ _VOLATILE = {'qdisc', 'addr_info', 'linkinfo', 'flags', 'operstate'}
 _STATEMENTS = {'match', 'mangle', 'jump', 'goto', 'return', 'accept', 'set',
                'map', 'limit'}
 _PRIORITY = {'meta': {'key': 'priority'}}
-# Calls of each of two tests.
-_CALLS = 50_000 if os.environ.get('VIRTCO_TEST_GEAR') == 'full' else 1_000
+_IS_FULL = os.environ.get('VIRTCO_TEST_GEAR') == 'full'
+# Calls of each of two tests, and those of each part of one of maps.
+_CALLS, _MAP_CALLS = (50_000, 22_000) if _IS_FULL else (1_000, 2_000)
 
 
 @pytest.fixture
@@ -238,25 +239,26 @@ def _check_ours(netns):
             assert f'Egress Redirect to device {_OUR_IFB}' in line
 
 
-def _fuzz(netns, count, seed):
+def _fuzz(netns, count, seed, start):
     done = subprocess.run(
         [sys.executable, '-m', 'tests.netns.edge.fuzz', netns, str(count),
-         str(seed)], capture_output=True, text=True)
+         str(seed), start], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found['alive'], found
-    for call in 'nft_change', 'bpf_change':
+    for call in {name.split()[0] for name in found['ended']} & {
+            'nft_change', 'bpf_change'}:
         hooked = {(hook, dev) for name, hook, dev in found['hooked']
                   if name == call}
         assert ('ingress', 'tap1') in hooked <= HOOKED, (found, seed)
     return found['ended']
 
 
-def _holds(netns, paths, count, is_ours, seed):
+def _holds(netns, paths, count, is_ours, seed, start=''):
     if not is_ours:
         _others_tree(netns, 'uplink0', 10)
     before = _of_others(netns, paths, is_ours)
-    ended = _fuzz(netns, count, seed)
+    ended = _fuzz(netns, count, seed, start)
     after = _of_others(netns, paths, is_ours)
     for what, was in before.items():
         if isinstance(was, list):
@@ -271,6 +273,8 @@ def _holds(netns, paths, count, is_ours, seed):
                  'nft_change refused', 'nft_change answered',
                  'bpf_change made', 'bpf_change refused', 'bpf_read answered',
                  'bpf_read refused', 'bpf_missing made'):
+        if not name.startswith(start):
+            continue
         assert ended.get(name, 0) > count / 200, ended
     assert not any(name.endswith('Error') for name in ended), ended
 
@@ -279,3 +283,8 @@ def _holds(netns, paths, count, is_ours, seed):
                          ids=['our tree', "somebody's tree"])
 def test_random_calls_change_nothing_of_others(netns, is_ours):
     _holds(*netns, _CALLS, is_ours, seed=1)
+
+
+@pytest.mark.parametrize('part', range(5 if _IS_FULL else 1))
+def test_random_changes_of_maps_change_nothing_of_others(netns, part):
+    _holds(*netns, _MAP_CALLS, True, seed=2 + part, start='bpf')
