@@ -31,8 +31,8 @@ LOG = logging.getLogger(__name__)
 
 _SHOW_S = 1.0
 # They have a line for every message; ``debug`` is about this module.
-_QUIET = ['asyncio=WARNING', 'ovsdbapp=INFO', 'ovs=WARNING',
-          'oslo_privsep=INFO']
+_QUIET = ['asyncio=WARNING', 'pyroute2=WARNING', 'ovsdbapp=INFO',
+          'ovs=WARNING', 'oslo_privsep=INFO']
 
 CLI_OPTS = [
     cfg.BoolOpt('check', default=False, help="""

@@ -7,8 +7,7 @@ import contextlib
 import os
 import pathlib
 
-#: Devices by name, as the kernel shows them.
-NET = pathlib.Path('/sys/class/net')
+_NET = pathlib.Path('/sys/class/net')
 #: Counters of drivers without those that InfiniBand specifies, whose unit is
 #: four bytes.
 _SENT = 'port_xmit_data', ('tx_bytes', 'hw_tx_bytes_cnt', 'ip4OutOctets',
@@ -24,14 +23,13 @@ def read_bytes(dev: str, is_sent: bool) -> int:
     """
     words, names = _SENT if is_sent else _RECEIVED
     total = 0
-    for member in (NET / dev, *_within(NET / dev, 'lower_')):
+    for member in (_NET / dev, *_within(_NET / dev, 'lower_')):
         for card in _within(member / 'device' / 'infiniband'):
-            place = 1 + (read_number(member / 'dev_port') or 0)
+            place = 1 + (_number(member / 'dev_port') or 0)
             port = card / 'ports' / str(place)
-            standard = read_number(port / 'counters' / words)
+            standard = _number(port / 'counters' / words)
             total += (_WORD_BYTES * standard if standard is not None else sum(
-                read_number(port / 'hw_counters' / name) or 0
-                for name in names))
+                _number(port / 'hw_counters' / name) or 0 for name in names))
     return total
 
 
@@ -43,8 +41,7 @@ def _within(path: pathlib.Path, prefix: str = '') -> Iterator[pathlib.Path]:
                 yield path / name
 
 
-def read_number(path: pathlib.Path) -> int | None:
-    """Read a number from a file; None where it tells none."""
+def _number(path: pathlib.Path) -> int | None:
     try:
         return int(path.read_text())
     except (OSError, ValueError):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import contextlib
 import dataclasses
 import errno
+import itertools
 import os
 
 from edge_module.classify import classified as classify
@@ -149,11 +150,7 @@ class VirtualFunctions:
                 name: rate for _, name, rate in self._cards()}
 
     def _cards(self) -> Iterable[Function]:
-        """Yield the functions of cards without representors."""
-        for dev in self.devs:
-            with contextlib.suppress(OSError):
-                yield from vf_link.read(kernel_calls.ask(
-                    vf_link.request(devices.ifindex(dev))))
+        return itertools.chain.from_iterable(map(read, self.devs))
 
     def _dump(self, command: int) -> list[bytes]:
         try:
@@ -162,3 +159,12 @@ class VirtualFunctions:
             if error.errno != errno.ENOENT:
                 raise
             return []  # a kernel without devlink
+
+
+def read(dev: str) -> list[Function]:
+    """Read the functions of a card without representors."""
+    ifindex = devices.ifindex(dev)
+    if ifindex:
+        with contextlib.suppress(OSError):
+            return [*vf_link.read(kernel_calls.ask(vf_link.request(ifindex)))]
+    return []

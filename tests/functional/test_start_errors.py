@@ -125,7 +125,7 @@ def test_managing_a_database_that_cannot_be(refused):
 
 @pytest.mark.parametrize('command, argv, package, extra', [
     ('controller', (), 'waitress', 'controller'),
-    ('edge', ('--check',), 'tenacity', 'edge'),
+    ('edge', ('--check',), 'pyroute2', 'edge'),
     ('manage', ('db', 'version'), 'alembic', 'controller'),
     ('shell', ('coflow', 'list'), 'cliff', 'osc'),
     ('status', ('upgrade', 'check'), 'oslo_upgradecheck', 'controller')])

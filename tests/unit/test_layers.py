@@ -22,8 +22,8 @@ IMPURE = {
 }
 IMPURE_PACKAGES = {
     'alembic', 'falcon', 'keystoneauth1', 'oslo_config', 'oslo_db',
-    'oslo_log', 'oslo_messaging', 'ovs', 'ovsdbapp', 'sqlalchemy',
-    'waitress',
+    'oslo_log', 'oslo_messaging', 'ovs', 'ovsdbapp', 'pyroute2',
+    'sqlalchemy', 'waitress',
 }
 PURE = [
     'virtco/units.py', 'virtco/problems.py', 'virtco/ring_and_tree.py',

@@ -26,5 +26,5 @@ class Card:
 
 @pytest.fixture
 def card(tmp_path, monkeypatch):
-    monkeypatch.setattr(rdma, 'NET', tmp_path)
+    monkeypatch.setattr(rdma, '_NET', tmp_path)
     return Card(tmp_path)

@@ -39,14 +39,10 @@ class Card:
         self.rates = [vf_rates.Rate() for _ in MACS]
         self.refuses, self.changes = '', 0
 
-    def read(self, functions):
+    def read(self, dev):
         return [(mac, name(number), vf_link.rate_of(*rate[:2]))
                 for number, (mac, rate) in enumerate(zip(MACS, self.rates))
-                ] if 'up1' in functions.devs else []
-
-    def stand_in(self, monkeypatch):
-        monkeypatch.setattr(virtual_functions.VirtualFunctions, '_cards',
-                            lambda functions: self.read(functions))
+                ] if dev == 'up1' else []
 
     def tc_dump(self, message):
         return []  # no card of devlink
@@ -70,7 +66,7 @@ def name(number):
 @pytest.fixture
 def card(monkeypatch):
     found = Card()
-    found.stand_in(monkeypatch)
+    monkeypatch.setattr(virtual_functions, 'read', found.read)
     return found
 
 
@@ -162,5 +158,5 @@ def test_a_rate_is_set():
 
 
 def test_without_the_device_there_are_no_functions():
-    rates = virtual_functions.VirtualFunctions(None, ['no-such-dev', 'lo'])
-    assert list(rates._cards()) == []
+    assert virtual_functions.read('no-such-dev') == []
+    assert virtual_functions.read('lo') == []

@@ -458,7 +458,7 @@ def test_the_note_names_device_program_and_limit_of_each_other_shaper():
 def test_functions_of_a_card_without_representors_follow_the_policy(
         monkeypatch):
     card = test_card_rates.Card()
-    card.stand_in(monkeypatch)
+    monkeypatch.setattr(virtual_functions, 'read', card.read)
     port = dataclasses.replace(test_card_rates.PORT, ips=('10.0.0.1',),
                                notes=(kinds.PASSED_THROUGH,))
     for wanted in (False, True):
