@@ -62,6 +62,11 @@ class Cloud:
                     process.process.send_signal(signal.SIGCONT)
         patience.wait_for(halted, 'a moment without a write')
 
+    def beats(self):
+        """Number of times the leader wrote its beat."""
+        with contextlib.closing(sqlite3.connect(self._home / 'db')) as found:
+            return found.execute('SELECT beat FROM leader').fetchone()[0]
+
     def locked(self):
         """A connection that keeps everybody from writing until it is closed.
         """

@@ -77,8 +77,8 @@ class Bus:
         self.follow = follow
         return self
 
-    def stop(self):
-        self.done.append('stop')
+    def close(self):
+        self.done.append('close')
 
 
 @pytest.mark.usefixtures('thawed')
@@ -112,7 +112,7 @@ def test_a_program_does_its_duties(tmp_path, monkeypatch, program, serves,
         assert rooms.on_deposed == loader._begin_anew
     finally:
         loader.stop()
-    assert bus.done == ['start', 'stop'] * schedules
+    assert bus.done == ['start', 'close'] * schedules
     assert not rooms.elector._thread.is_alive()
     assert (loader.exit_code, loader.begins_anew) == (0, False)
 

@@ -154,13 +154,13 @@ def test_what_a_report_takes_is_told_once():
 
     found = intake.Intake(work, lambda hosts: None)
     found.add_report('h0', 1)
-    found.add_report('h1', 100)
+    found.add_report('h1', 1000)
     found._take()
     few_s, many_s = map(found.take_spent_s, ('h0', 'h1'))
     assert 0 < few_s < many_s
-    found.add_report('h1', 100)
+    found.add_report('h1', 1000)
     found._take()
-    found.add_report('h1', 100)
+    found.add_report('h1', 1000)
     found._take()
     assert found.take_spent_s('h1') > many_s
     assert found.take_spent_s('h1') == found.take_spent_s('h2') == 0
