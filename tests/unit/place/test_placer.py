@@ -102,6 +102,9 @@ def test_the_same_question_has_the_same_answer(ask):
     first = ask.place(0)
     assert ask.place(0) == first
     assert ask.place(0, unplanned_passes=3) == first
+    # Others have come meanwhile.
+    assert ask.place(0, hosts=dict.fromkeys(
+        ('h0', 'h1', 'h2'), (1, 2048, 80))) == first
     assert len(ask.rows(models.Placement)) == 1
     # The answer holds while the VM is where it was told to be.
     with ask.database.writer() as session:
@@ -114,6 +117,19 @@ def test_the_same_question_has_the_same_answer(ask):
         session.execute(sa.delete(models.Coflow))
         session.execute(sa.delete(models.Group))
     assert ask.place(0).group != first.group
+
+
+def test_a_question_about_a_vm_that_runs_is_answered_anew(ask):
+    """As the one of its launch was, but what is free has changed since."""
+    ask.place(0)
+    with ask.database.writer() as session:
+        session.execute(sa.update(models.Member).where(
+            models.Member.instance_uuid == 'vm-0').values(
+                state=State.RUNNING))
+    ask.now_s += 5
+    ask.place(0)
+    (row,) = ask.rows(models.Placement)
+    assert row['updated_at'] == asking.NOW_S + 5
 
 
 def test_another_question_about_an_instance_replaces_its_answer(ask):
