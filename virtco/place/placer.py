@@ -37,8 +37,8 @@ from virtco.state import state as known
 from virtco.wire import placement as wire
 
 LOG = logging.getLogger(__name__)
-#: Fields of a question that differ while the same one is asked again. What is
-#: free on 1,000 hosts takes a tenth of a sibling's time, too.
+#: Fields of a question that differ while the same one is asked again. The free
+#: resources of 1,000 hosts take a tenth of a sibling's time, too.
 _APART = {'hosts', 'unplanned_passes'}
 
 
