@@ -268,7 +268,8 @@ class Placer:
         """Store and return the answer to a hint that cannot be used."""
         deadline.enter('commit')
         with self._database.writer() as session:
-            stored, is_known = _stored(session, request, fingerprint)
+            stored, is_known = _stored(session, request, fingerprint,
+                                       str(error))
             if stored is not None:
                 return stored
             self._metrics.ignored_hints.inc()
@@ -315,9 +316,11 @@ def _check_reserved(session: orm.Session, request: wire.Placement,
 
 
 def _stored(session: orm.Session, request: wire.Placement,
-            fingerprint: str) -> tuple[wire.Answer | None, bool]:
+            fingerprint: str, why_ignored: str = ''
+            ) -> tuple[wire.Answer | None, bool]:
     """Find the answer to the very same question, while it still holds.
 
+    :param why_ignored: reason for which the hint is of no use now, if it is.
     :returns: the answer, and whether there is one to any question.
     """
     before = db_members.fingerprint(session.connection(),
@@ -328,14 +331,14 @@ def _stored(session: orm.Session, request: wire.Placement,
     if found is None:
         return None, is_known
     answer = answers.DECODER.decode(found.answer)
-    if answer.refused is not None:
-        return None, is_known  # there may be room by now
     if answer.status == 'planned':
         member = db_groups.member_of(session, request.instance_uuid)
         # A VM that runs is to move, maybe from a host of the same ones.
         if (member is None or member.host != answer.host
                 or member.state != states.MemberState.RESERVED):
             return None, is_known
+    elif answer.why != why_ignored:
+        return None, is_known  # there may be room, or its group, by now
     return answer, is_known
 
 

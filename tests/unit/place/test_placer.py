@@ -132,6 +132,16 @@ def test_a_question_about_a_vm_that_runs_is_answered_anew(ask):
     assert row['updated_at'] == asking.NOW_S + 5
 
 
+def test_a_hint_that_was_of_no_use_is_looked_at_again(ask):
+    """Its group may be there by now, or there may be room for one more."""
+    ignored = ask.place(1, matrix=None)
+    assert ask.place(1, matrix=None) == ignored
+    assert (ignored.status, kinds(ask)) == ('ignored', ['hint_ignored'])
+    group = ask.place(0).group
+    found = ask.place(1, matrix=None)
+    assert (found.status, found.group) == ('planned', group)
+
+
 def test_another_question_about_an_instance_replaces_its_answer(ask):
     ask.place(0)
     ask.now_s += 5
