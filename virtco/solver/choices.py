@@ -22,7 +22,6 @@ from virtco import exception
 from virtco.model import snapshot
 from virtco.solver import budget as budgets
 from virtco.solver import search
-from virtco.solver.bounds import lowerbounds
 from virtco.solver.model import instance as instances
 from virtco.solver.stages import annealing
 from virtco.solver.stages import proofs
@@ -103,7 +102,9 @@ def _even_s(whole: instances.Instance, nodes: np.ndarray, below: np.ndarray
     need = whole.demand[nodes].sum(axis=0)
     free = np.maximum(whole.free[below], 0.0)[:, need > 0]
     part = (free / need[need > 0]).min(axis=1, initial=1.0)
-    slow = lowerbounds.hose_s_per_byte(whole)[:, below].max(axis=0)
+    # Those of pairs would take 10 ms for each switch of 1,000 hosts.
+    slow = instances.finite(whole.s_per_byte[:2 * len(below)]).reshape(
+        2, -1)[:, below].max(axis=0)
     order = np.argsort(part * slow)
     full = np.cumsum(part[order]) - part[order]
     rate = np.cumsum(1.0 / np.maximum(slow[order], LEAST_S)[::-1])[::-1]
@@ -118,8 +119,7 @@ def any_placement(whole: instances.Instance, seed: int,
     """
     for part in parts(whole):
         try:
-            return feasible.any_placement(
-                part, seed, budget)
+            return feasible.any_placement(part, seed, budget)
         except exception.PlacementInfeasible as error:
             if not whole.together:
                 raise

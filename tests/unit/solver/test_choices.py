@@ -100,6 +100,12 @@ def test_the_switch_whose_hosts_divide_the_traffic_best_comes_first():
                             ingress_bps=math.inf)))
     assert choices._even_s(instances.build(fast), wish.nodes,
                            wish.switch == 2) * 1e9 == pytest.approx(4)
+    # The rates of all pairs of hosts are not looked at for each switch.
+    names = [host.name for host in less.hosts]
+    pairs = dataclasses.replace(less, hose_limits=True, pair_rate_bps={
+        (a, b): 1e6 for a in names for b in names})
+    assert choices._even_s(instances.build(pairs), wish.nodes,
+                           wish.switch == 2) * 1e9 == pytest.approx(4)
 
 
 def test_a_full_host_adds_no_room_to_its_switch():
