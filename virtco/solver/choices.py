@@ -102,7 +102,7 @@ def _even_s(whole: instances.Instance, nodes: np.ndarray, below: np.ndarray
     need = whole.demand[nodes].sum(axis=0)
     free = np.maximum(whole.free[below], 0.0)[:, need > 0]
     part = (free / need[need > 0]).min(axis=1, initial=1.0)
-    # Those of pairs would take 10 ms for each switch of 1,000 hosts.
+    # Rates of pairs would take 10 ms for each switch of 1,000 hosts.
     slow = instances.finite(whole.s_per_byte[:2 * len(below)]).reshape(
         2, -1)[:, below].max(axis=0)
     order = np.argsort(part * slow)
