@@ -61,6 +61,9 @@ def standing(hook: nft_text.Hook, objects: Objects) -> base.Standing:
             and all(of[kind] == (ports if hook.is_at_ports else set())
                     for kind in nft_text.PORT_SETS)
             and unmanaged in nft_text.UNMANAGED.values()
+            # Chains of an earlier version hold on to the sets of their ports.
+            and all(name.partition('_')[2].isdecimal()
+                    for name in chains if '_' in name)
             and all(rules.get(chain) == [*names]
                     for chain, names in hook.fixed().items())):
         return base.Standing()

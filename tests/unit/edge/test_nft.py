@@ -615,6 +615,13 @@ def test_table_of_another_make_is_replaced():
     assert text.startswith(ANEW) and 'add map' in text
 
 
+@pytest.mark.parametrize('dev', ['dev_1_lo', 'towards_9_tap9', 'from_x'])
+def test_table_of_an_earlier_version_is_replaced(dev):
+    """Its chains would keep the sets of ports from being deleted."""
+    text = _commands(*_listing(devs=('dev_1', 'towards_1', dev)))
+    assert text.startswith(ANEW)
+
+
 def test_entry_of_a_device_that_is_gone_is_deleted_by_its_number():
     listing = _listing([_element('4711', '10.0.0.1', '10.0.0.2')],
                        ['pair4'])
