@@ -114,7 +114,13 @@ class Enforcer(shaper.Shaper):
         super()._make_so(now_s)
         if self.policy is not None and self.ports is not None:
             table, ports = self.desired_table(), self.ifindexes()
-            self.classifier.replace(table)
+            try:
+                self.classifier.replace(table)
+            except Exception:
+                # Packets still come to classes that would leave.
+                for one in self.uplinks:
+                    one.tree.stay()
+                raise
             if self._early.find(self.policy, table.entries, ports,
                                 self.uplink.class_stats, now_s):
                 super()._make_so(now_s)

@@ -159,6 +159,10 @@ class TreeKeeper:
             return stats.sent_bytes + stats.backlog_bytes
         return before
 
+    def stay(self) -> None:
+        """Have no class leave before the next change."""
+        self._leaving = {}
+
     def is_due(self, now_s: float) -> bool:
         """Return whether :meth:`delete` has something to do."""
         return any(now_s >= due_s for due_s in self._leaving.values())

@@ -2,6 +2,7 @@
 
 """What the enforcer makes of a kernel that is a dictionary."""
 
+import contextlib
 import dataclasses
 import types
 
@@ -136,6 +137,37 @@ def test_classes_leave_when_their_grace_is_over():
     assert not {0x10, 0x11, 0x12} & set(found.uplink.tree)
     assert not found.is_waiting and not found.drift()
     assert found.steps[-1] == 'delete'
+
+
+@pytest.mark.parametrize('audit_s', [5.0, 1e9])
+def test_classes_stay_while_the_classification_is_refused(audit_s):
+    """Packets still come to them, at each uplink."""
+    found, further = with_further()
+    found.set_policy(ONE, 100.0)
+
+    def refuse(name):
+        if name == 'classify':
+            raise exception.KernelRefused(what='classify', count=1, why='')
+
+    found.step = refuse
+    with pytest.raises(exception.KernelRefused):
+        found.set_policy(TWO, 200.0)
+    due_s = 200.0 + audit_s
+    for now_s in (200.0 + step / 4 for step in range(1, 60)):
+        if now_s >= due_s:
+            found.forget()
+            due_s = now_s + audit_s
+        with contextlib.suppress(exception.KernelRefused):
+            found.collect(now_s)
+    for tree in found.uplink.tree, further.uplink.tree:
+        assert {0x10, 0x11, 0x12} <= set(tree)
+    # Their grace begins with the classification.
+    found.step = lambda name: None
+    found.reconcile(300.0)
+    assert {0x10, 0x11, 0x12} <= set(found.uplink.tree)
+    found.collect(300.0 + GRACE_S)
+    for tree in found.uplink.tree, further.uplink.tree:
+        assert not {0x10, 0x11, 0x12} & set(tree)
 
 
 def test_what_is_queued_is_sent_first_but_not_for_ever():
