@@ -126,7 +126,8 @@ class State:
         with self._loading:
             self.tell_leader = None
             self.load()
-            self._stale, self._is_behind = None, True
+            self._note_stale(None)
+            self._is_behind = True
         # Read before edge modules report: their bytes add to the stored
         # counts.
         self.refresh()
@@ -216,7 +217,7 @@ class State:
             self.database.as_leader(
                 lambda session: records.forget_hosts(session, hosts))
             self.live.forget_hosts(hosts)
-        self._forgot(hosts)
+            self._forgot(hosts)
         self._read_objects()
         self._tell(messages.Forgotten(sorted(hosts)))
         self.invalidate()
@@ -260,6 +261,8 @@ class State:
                 for name in measured_rates.STORED}}
         if len(self._unstored) > MOST_UNSTORED:
             self._unstored.pop(next(iter(self._unstored)), None)
+        if len(self._unstored) > MOST_UNSTORED // 2 and self.has_database():
+            self._flush_soon()
         self.changed(False)
 
     def _store_readings(self) -> None:

@@ -3,6 +3,7 @@
 """The door of the room: what is read again, written down and told whom."""
 
 import threading
+import time
 
 import pytest
 import sqlalchemy as sa
@@ -142,6 +143,23 @@ def test_who_begins_to_lead_reads_the_progress_once(bench):
     own.invalidate()
     own.refresh()
     assert own.live.status('c-p-a').sent_bytes == pytest.approx(5)
+
+
+def test_a_change_told_during_a_takeover_leaves_all_to_be_read(bench):
+    bench.state.refresh()
+    takeover = threading.Thread(target=bench.state.lead)
+
+    def groups():
+        takeover.start()
+        until_s = time.monotonic() + 0.3
+        while bench.state._stale is not None and time.monotonic() < until_s:
+            time.sleep(0.001)
+        yield 'x'
+
+    bench.group()
+    bench.state._note_stale(groups())
+    takeover.join(60)
+    assert bench.coflows() == {'c-p-a'}
 
 
 def test_a_report_is_counted(bench):
@@ -378,6 +396,37 @@ def test_what_was_measured_without_the_database_is_stored_later(
     bench.state.flush()
     assert stored_readings(bench) == {('b2', 1e9), ('b4', 1e9)}
     assert not bench.state._unstored
+
+
+def test_many_measurements_are_stored_soon(bench, monkeypatch):
+    soon = []
+    monkeypatch.setattr(state, 'MOST_UNSTORED', 4)
+    monkeypatch.setattr(bench.turns, 'hasten',
+                        lambda name, at_s: soon.append(name))
+    for number in range(3):
+        assert soon == []
+        bench.state.measured(made.measurement('a', f'b{number}', 1e9))
+    assert soon == ['flush']
+    bench.state.has_database = lambda: False
+    bench.state.measured(made.measurement('a', 'b', 1e9))
+    assert soon == ['flush']
+
+
+def test_a_reading_of_a_host_is_not_stored_while_it_is_forgotten(
+        bench, monkeypatch):
+    bench.state.measured(made.measurement('a', 'b', 1e9))
+    flush = threading.Thread(target=bench.state.flush)
+    forget = bench.state.rates.forget
+
+    def slow(hosts):
+        flush.start()
+        flush.join(0.3)
+        forget(hosts)
+
+    monkeypatch.setattr(bench.state.rates, 'forget', slow)
+    bench.state.forget_hosts({'a'})
+    flush.join(60)
+    assert stored_readings(bench) == set()
 
 
 def test_a_measurement_that_could_not_be_stored_is_stored_later(
