@@ -52,7 +52,7 @@ class Addresses:
     def vm_at(self, ip: str) -> str | None:
         """Return the only VM with the address; None if tenants share it."""
         found = self._holders.of(ip)
-        return found[0] if len(found) == 1 else None
+        return next(iter(found)) if len(found) == 1 else None
 
     def runs_at(self, vm: str) -> str | None:
         """Return the host on which a VM runs, as Nova tells."""

@@ -2,32 +2,32 @@
 
 """Hosts or VMs that hold each address. Pure."""
 
+from collections.abc import Collection
 from collections.abc import Iterable
 
 
 class Holders:
     """Names of hosts or VMs by the addresses that they hold.
 
-    A cloud has many, and two of them seldom hold one address: each is compared
-    with those few alone.
+    Thousands of VMs may hold one address, each in a network of its tenant.
     """
 
     def __init__(self) -> None:
-        self._of: dict[str, tuple[str, ...]] = {}
+        # Names as keys, in the order in which they came.
+        self._of: dict[str, dict[str, None]] = {}
 
-    def of(self, address: str) -> tuple[str, ...]:
+    def of(self, address: str) -> Collection[str]:
         """Return those that hold an address."""
-        return self._of.get(address, ())
+        return self._of.get(address, {}).keys()
 
     def update(self, name: str, before: Iterable[str], after: Iterable[str]
                ) -> None:
         """Set the addresses that one holds, in place of those before."""
         before, after = frozenset(before), frozenset(after)
         for address in before - after:
-            others = tuple(other for other in self._of.pop(address)
-                           if other != name)
-            if others:
-                self._of[address] = others
-        alone = (name,)
+            others = self._of[address]
+            del others[name]
+            if not others:
+                del self._of[address]
         for address in after - before:
-            self._of[address] = self._of.get(address, ()) + alone
+            self._of.setdefault(address, {})[name] = None

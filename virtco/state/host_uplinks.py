@@ -4,9 +4,9 @@
 """
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
-from collections.abc import Sequence
 from collections.abc import Set
 import math
 
@@ -138,7 +138,7 @@ class HostUplinks:
 
 def senders(hosts: Mapping[str, host_state.HostState], names: Set[str],
             links: Iterable[coflow_table.Link],
-            reporters: Callable[[str], Sequence[str]],
+            reporters: Callable[[str], Collection[str]],
             runs_at: Callable[[str], str | None] = lambda vm: None
             ) -> dict[str, unmanaged.Sender]:
     """Return the hosts among ``names`` with the destinations and rates of
