@@ -619,7 +619,8 @@ static __noinline int put_unmanaged(struct __sk_buff *skb,
 	__u32 limit;
 
 	if (!cache) {
-		skb->priority = device->others;
+		if (device->others)
+			skb->priority = device->others;
 		return 0;
 	}
 	packet->now = now_s();
@@ -761,7 +762,8 @@ static __noinline int put_unknown(struct __sk_buff *skb, struct packet *packet,
 	union bucket *bucket;
 
 	if (!cache) {
-		skb->priority = device->others;
+		if (device->others)
+			skb->priority = device->others;
 		return 0;
 	}
 	packet->now = now_s();

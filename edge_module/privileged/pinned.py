@@ -218,9 +218,10 @@ class Tables:
     def detach(self, ifindex: int) -> None:
         """Take all programs from a device, with all that they learned."""
         self.unlink(ifindex, bpf_maps.PROGRAMS)
+        # Before its place in the map: what is pinned is not made again.
+        (self.path / f'cache-{ifindex}').unlink(missing_ok=True)
         for name in (*bpf_maps.BUCKETS, 'devices'):
             self.replace(name, [bpf_maps.IFINDEX.pack(ifindex)], {})
-        (self.path / f'cache-{ifindex}').unlink(missing_ok=True)
 
     def unlink(self, ifindex: int, programs: Iterable[bpf_maps.Program]
                ) -> None:

@@ -676,6 +676,26 @@ def test_what_packets_taught_is_known_for_its_time(programs):
     programs(body)
 
 
+def test_a_device_without_a_cache_has_its_class_or_that_of_others(programs):
+    packet = mac_of('peer', 1) + mac_of('vm', 1) + _ipv4('10.9.9.9', SCTP)
+
+    def body(made):
+        for name, program, ifindex, own, others in (
+                ('of_ports', 'from_vm', made.port, OWN, OTHERS),
+                ('of_exits', 'to_wire', made.wire, minors.UNKNOWN,
+                 UNKNOWN_OTHERS)):
+            key = bpf_maps.IFINDEX.pack(ifindex)
+            made.tables.replace(name, [key], {})
+            for follows, wanted in (False, own), (True, others):
+                made.set_up(Table(others=follows, follows=follows))
+                assert made.run(program, packet) == bpf_maps.classid(wanted)
+            with made.tables._open(f'cache-{ifindex}') as cache:
+                made.tables.replace(name, (), {
+                    key: bpf_maps.IFINDEX.pack(cache)})
+
+    programs(body)
+
+
 def _ipv4(dst, protocol, body=b'', fragment=0, ident=7):
     """What follows the addresses of a frame."""
     ethertype, packet = frames.ipv4('10.0.0.1', dst, protocol, body, fragment,

@@ -111,3 +111,17 @@ def test_a_device_has_links_until_it_is_left(tables, library, monkeypatch):
     assert names(tables) == before
     assert emptied == [(name, [bpf_maps.IFINDEX.pack(7)], {})
                        for name in (*bpf_maps.BUCKETS, 'devices')]
+
+
+def test_a_device_that_was_left_by_half_gets_another_cache(tables, library,
+                                                           monkeypatch):
+    tables.load()
+    tables.attach(7, ['from_vm'], 'of_ports')
+    before = names(tables)
+    assert 'cache-7' in before
+    monkeypatch.setattr(library, 'bpf_map_delete_elem', lambda *_: -1,
+                        raising=False)
+    ctypes.set_errno(errno.ENOMEM)
+    with pytest.raises(OSError, match='delete from of_ports'):
+        tables.detach(7)
+    assert before - names(tables) == {'cache-7', 'link-from_vm-7'}
