@@ -159,6 +159,17 @@ def list_readings(session: orm.Session,
             models.Reading.measured_at)))
 
 
+def save_readings(session: orm.Session, rows: list[dict[str, Any]]) -> None:
+    """Write readings, in place of those that had their places, in two
+    statements, since other writers wait meanwhile.
+    """
+    connection, of = session.connection(), models.Reading.__table__.c
+    connection.execute(sa.delete(models.Reading).where(*(
+        of[name] == sa.bindparam(name) for name in ('src', 'dst', 'slot'))),
+        rows)
+    connection.execute(sa.insert(models.Reading), rows)
+
+
 def forget_readings(session: orm.Session, before_s: float, depth: int
                     ) -> int:
     """Delete rows that are too old, or beyond the number of places."""

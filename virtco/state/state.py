@@ -18,7 +18,6 @@ from sqlalchemy import orm
 
 from virtco import periodic
 from virtco.db import groups as db_groups
-from virtco.db import models
 from virtco.db import records
 from virtco.db import session as db_session
 from virtco.scheduling import endings
@@ -268,13 +267,9 @@ class State:
     def _store_readings(self) -> None:
         """Store measurements that the database has not, the oldest first."""
         rows = dict(self._unstored)
-
-        def save(session: orm.Session) -> None:
-            for row in rows.values():
-                session.merge(models.Reading(**row))
-
         if rows:
-            self.database.as_leader(save)
+            self.database.as_leader(lambda session: records.save_readings(
+                session, list(rows.values())))
         for key, row in rows.items():
             if self._unstored.get(key) is row:
                 self._unstored.pop(key, None)

@@ -43,6 +43,7 @@ for module, names in (
             'members_are_found_by_their_host',
             'usage_counts_the_living_of_a_project',
             'events_are_bounded_per_project',
+            'readings_take_their_places_by_two_statements',
             'purging_keeps_what_lives',
             'conflicts_are_tried_again',
             'what_was_read_or_written_stays_readable',

@@ -225,6 +225,32 @@ def test_events_are_bounded_per_project(database, monkeypatch):
             ('p', 'g'): 3, ('q', 'g'): 3}
 
 
+def test_readings_take_their_places_by_two_statements(database):
+    """Other writers wait until all are written."""
+    written = []
+
+    @sa.event.listens_for(database.engine, 'before_cursor_execute')
+    def note(_connection, _cursor, statement, *_context):
+        if 'readings' in statement:
+            written.append(statement.split()[0])
+
+    for rate_bps, slots in (1.0, range(3)), (2.0, range(1, 40)):
+        with database.writer() as session:
+            records.save_readings(session, [{
+                'src': 'a', 'dst': dst, 'slot': slot, 'rate_bps': rate_bps,
+                'lower_bound': False, 'loss': 0.0, 'rtt_s': None,
+                'rtt_median_s': 0.5, 'rtt_p99_s': None, 'method': 'train',
+                'measured_at': rate_bps + slot} for dst in 'bB'
+                for slot in slots])
+    sa.event.remove(database.engine, 'before_cursor_execute', note)
+    assert written == ['DELETE', 'INSERT'] * 2
+    with database.reader() as session:
+        assert {(one.dst, one.slot): one.rate_bps
+                for one in records.list_readings(session)} == {
+            (dst, slot): 2.0 if slot else 1.0
+            for dst in 'bB' for slot in range(40)}
+
+
 def test_purging_keeps_what_lives(database):
     with database.writer() as session:
         for name, retired_at in (('old', 5.0), ('new', 50.0),
