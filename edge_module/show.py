@@ -149,7 +149,7 @@ def entry_lines(have: classify.Table, want: classify.Table
     for dev, ifindex in sorted(have.hooks - want.hooks):
         yield (f'port {dev or f"({ifindex})"} is classified without '
                'need')
-    names = {ifindex: dev for dev, ifindex in have.hooks | want.hooks}
+    names = {ifindex: dev for dev, ifindex in have.hooks | want.hooks if dev}
     for entry, stands, wanted in _different(have.entries, want.entries):
         dev = names.get(entry.ifindex, f'({entry.ifindex})')
         yield (f'{entry.src_ip} to {entry.dst_ip} port {entry.dst_port} at '

@@ -154,11 +154,15 @@ class Classifier(abc.ABC):
         except exception.KernelRefused:
             if not attach:
                 raise
-        if changes:
-            self._change(changes)
-        for port in attach:
+        # What stands of a port goes only as the port comes again.
+        again = [operations.DetachPort(port.ifindex) for port in attach]
+        others = [one for one in changes if one not in again]
+        if others:
+            self._change(others)
+        for port, leave in zip(attach, again):
             try:
-                self._change([port])
+                self._change([*(
+                    one for one in changes if one == leave), port])
             except exception.KernelRefused as error:
                 LOG.error('Port %s is not classified: %s', port.dev, error)
                 self.refused[port.dev, port.ifindex] = str(error)

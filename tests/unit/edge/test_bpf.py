@@ -432,6 +432,18 @@ def test_a_port_that_cannot_be_attached_leaves_the_others_classified(pins):
     assert classifier.dump().hooks == FULL.hooks
 
 
+def test_a_port_that_is_attached_beside_a_refused_one_keeps_its_maps(pins):
+    pins.refuses = {5: ['from_vm'], 6: ['to_vm']}
+    classifier = _classifier(FULL)
+    assert {*classifier.refused} == {TAP1, TAP2}
+    del pins.refuses[6]
+    classifier.forget()
+    classifier.replace(FULL)
+    assert [*classifier.refused] == [TAP1]
+    assert classifier.dump().maps['control'][base.MapKey(6)] == 0x9002
+    assert classifier.dump().hooks == {('', 5), TAP2}
+
+
 def test_a_refused_port_that_goes_is_forgotten(pins):
     pins.refuses = {5: ['from_vm']}
     classifier = _classifier(_table())

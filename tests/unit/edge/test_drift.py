@@ -62,3 +62,13 @@ def test_classes(missing, slow):
 def test_entries(have, line):
     assert [*show.entry_lines(dataclasses.replace(TABLE, **have), TABLE)
             ] == [line]
+
+
+def test_a_port_of_which_a_part_stands_has_its_name():
+    want = base.Table(frozenset((f'tap{n}', n) for n in range(1, 20)), {
+        KEY._replace(ifindex=n): 0x11 for n in range(1, 20)})
+    have = base.Table(frozenset(('', n) for n in range(1, 20)))
+    assert [line for line in show.entry_lines(have, want)
+            if 'instead of' in line] == [
+        f'10.0.0.1 to 10.0.0.2 port 0 at tap{n}: None instead of 17'
+        for n in range(1, 20)]
