@@ -154,7 +154,7 @@ class Classifier(abc.ABC):
         except exception.KernelRefused:
             if not attach:
                 raise
-        # What stands of a port goes only as the port comes again.
+        # A part of a port that stands goes only as the port comes again.
         again = [operations.DetachPort(port.ifindex) for port in attach]
         others = [one for one in changes if one not in again]
         if others:

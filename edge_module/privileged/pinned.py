@@ -218,7 +218,7 @@ class Tables:
     def detach(self, ifindex: int) -> None:
         """Take all programs from a device, with all that they learned."""
         self.unlink(ifindex, bpf_maps.PROGRAMS)
-        # Before its place in the map: what is pinned is not made again.
+        # First the pin, since a cache that has one is not made again.
         (self.path / f'cache-{ifindex}').unlink(missing_ok=True)
         for name in (*bpf_maps.BUCKETS, 'devices'):
             self.replace(name, [bpf_maps.IFINDEX.pack(ifindex)], {})
