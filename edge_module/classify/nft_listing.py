@@ -76,9 +76,10 @@ def standing(hook: nft_text.Hook, objects: Objects) -> base.Standing:
                       ifindex, ifindex in at[nft_text.FROM_CHAIN]
                       or ifindex not in uplinks)
             for ifindex in uplinks | of[nft_text.NEARBY]),
-        {ifindex: nft_text.minor(comment) for ifindex in ports
-         for comment in rules.get(f'{nft_text.PORT_CHAIN}_{ifindex}', ())
-         if comment},
+        {ifindex: nft_text.minor(own) for ifindex in ports
+         for own, _, dev in (comment.partition(' ') for comment in rules.get(
+             f'{nft_text.PORT_CHAIN}_{ifindex}', ()))
+         if dev and dev == devices.name(ifindex)},
         tuple(rules.get('classify', ())),
         unmanaged == nft_text.UNMANAGED[True], True)
 

@@ -406,11 +406,12 @@ def port_chain(hook: Hook, dev: str, ifindex: int, minor: int) -> str:
     """Return the commands that classify the packets of a port.
 
     :param minor: minor of its own class; a comment keeps it for a later
-        reading.
+        reading, with the name: the kernel may let a device go that is renamed.
     """
     own, name = classid(minor), f'{PORT_CHAIN}_{ifindex}'
     if not hook.is_at_ports:
-        return _hooked(name, hook.name, dev, f'goto classify comment "{own}"')
+        return _hooked(name, hook.name, dev,
+                       f'goto classify comment "{own} {dev}"')
     kinds = list(zip(peers_names(ifindex), PEERS.values()))
     near, owed = f'{NEAR}_{ifindex}', f'{OWED}_{ifindex}'
     data = f'meta l4proto tcp meta length > {_CONTROL_BYTES}'
@@ -432,7 +433,7 @@ def port_chain(hook: Hook, dev: str, ifindex: int, minor: int) -> str:
         _hooked(name, hook.name, dev,
                 'jump classify',
                 # A packet must not keep a priority that it brought.
-                f'meta priority set {own} comment "{own}"',
+                f'meta priority set {own} comment "{own} {dev}"',
                 *(f'update @{peers} {{ {ip} daddr }}'
                   for peers, (_, ip) in kinds),
                 f'{_IS_SMALL_TCP} ether daddr @{owed} jump owed',

@@ -67,7 +67,7 @@ def _listing(elements=(), rules=(), devs=('dev_1', 'towards_1'),
              control=(), fixed=nft_text.INGRESS.fixed(),
              unmanaged=nft_text.UNMANAGED[False], to=(),
              sets=('peers4_1', 'peers6_1', 'near_1', 'owed_1'),
-             own='7000:7001'):
+             own='7000:7001 lo'):
     found = {'ingress_pair4': elements, 'ingress_control': control,
              'ingress_to': to, 'ingress_others': [['lo', '7000:c002']]
              if 'to' in unmanaged['unmanaged'] else ()}
@@ -120,12 +120,16 @@ def test_a_port_that_no_entry_matches_has_its_own_class():
     text = _commands(*_listing(devs=()))
     rule = 'add rule netdev virtco dev_1 '
     assert (f'{rule}jump classify\n'
-            f'{rule}meta priority set 7000:7001 comment "7000:7001"\n' in text)
+            f'{rule}meta priority set 7000:7001 comment "7000:7001 lo"\n'
+            in text)
 
 
-@pytest.mark.parametrize('own', ['7000:7002', ''])
+@pytest.mark.parametrize('own', ['7000:7002 lo', '', '7000:7001',
+                                 '7000:7001 tap1'])
 def test_a_port_whose_class_changed_is_attached_again(own):
-    """In one transaction, after another port left or an upgrade."""
+    """In one transaction, after another port left, an upgrade, or when it has
+    another name.
+    """
     kernel = _Kernel(*_listing(own=own))
     classifier = nft.NftClassifier(kernel)
     assert classifier.replace(base.Table(LO)) == 2
@@ -542,7 +546,7 @@ class _AtUplink(_Kernel):
             *({'set': {'name': f'egress_{name}'}}
               for name in nft_text.SETS),
             {'chain': {'name': 'dev_1'}},
-            {'rule': {'chain': 'dev_1', 'comment': '7000:7001'}}, *(
+            {'rule': {'chain': 'dev_1', 'comment': '7000:7001 lo'}}, *(
             {'rule': {'chain': 'classify', 'comment': name}}
             for name in rules))
 
@@ -739,7 +743,7 @@ def test_at_the_uplink_no_entry_names_a_port():
             '1 . 10.0.0.1 . 10.0.0.2 . udp . 80 : 7000:14 }') in text
     assert ('dev_1 { type filter hook egress device "lo" priority 0; }\n'
             'add rule netdev virtco dev_1 goto classify '
-            'comment "7000:7001"\n') in text
+            'comment "7000:7001 lo"\n') in text
     assert classifier.replace(table) == 0
     assert not classifier.ports() and classifier.peers() == {}
     nobody = nft.NftClassifier(kernel, 'nobody')
