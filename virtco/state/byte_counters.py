@@ -84,6 +84,8 @@ class CoflowProgress:
     :ivar sent_bytes: counted bytes of each flow within its hint, shape
         (n_flows,).
     :ivar excess_bytes: bytes sent beyond the hint.
+    :ivar charged_bytes: bytes in all up to which debts were charged, among
+        them all that were stored.
     :ivar span: times of the first and the last byte; None before the first
         byte.
     """
@@ -95,6 +97,7 @@ class CoflowProgress:
         self.sent_bytes = np.zeros(n_flows)
         self.sent_bytes[:len(stored)] = stored[:n_flows]
         self.excess_bytes = float(sum(stored[n_flows:]))
+        self.charged_bytes = self.all_bytes
         self.span: Span | None = None
         self._moved_s = np.full(len(sizes_bytes), -np.inf)
         self._credited: list[np.ndarray] = []

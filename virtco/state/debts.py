@@ -14,6 +14,8 @@ claim stops the debt from growing; it does not forgive what is owed.
 from collections.abc import Mapping
 import math
 
+from virtco.state import byte_counters
+
 #: Part of a claim by which estimates may be exceeded and nothing is owed.
 TOLERANCE = 0.5
 
@@ -29,36 +31,32 @@ class Debts:
         self.tolerance = TOLERANCE
         self.most_bytes = most_bytes
         self._debt_bytes: dict[str, float] = {}
-        # Bytes that each coflow was charged for.
-        self._overrun_bytes: dict[str, float] = {}
         self._unsaved: set[str] = set()
 
     def load(self, debts: Mapping[str, float]) -> None:
         """Take over the debts in bytes that the database holds."""
         self._debt_bytes = {project_id: debt_bytes for project_id, debt_bytes
                             in debts.items() if debt_bytes}
-        self._overrun_bytes.clear()
 
-    def charge(self, project_id: str, coflow_id: str, claimed_bytes: float,
-               sent_bytes: float, new_bytes: float) -> None:
+    def charge(self, project_id: str, claimed_bytes: float,
+               progress: byte_counters.CoflowProgress, new_bytes: float
+               ) -> None:
         """Book reported bytes: an overrun is owed, and claimed bytes pay off
         earlier debts.
 
         :param claimed_bytes: 0 where all bytes are honest.
-        :param sent_bytes: bytes in all, ``new_bytes`` included.
+        :param progress: the coflow's, ``new_bytes`` included.
         """
-        charged_bytes = self._overrun_bytes.get(coflow_id, 0.0)
-        fresh_bytes = max(0.0, sent_bytes - charged_bytes - claimed_bytes * (
-            1 + self.tolerance)) if claimed_bytes > 0 else 0.0
+        honest_bytes = (claimed_bytes * (1 + self.tolerance)
+                        if claimed_bytes > 0 else math.inf)
+        sent_bytes = progress.all_bytes
+        fresh_bytes = max(0.0, sent_bytes - max(honest_bytes,
+                                                progress.charged_bytes))
         if fresh_bytes:
-            self._overrun_bytes[coflow_id] = charged_bytes + fresh_bytes
+            progress.charged_bytes = sent_bytes
         owed_bytes = self.owed_bytes(project_id)
         self._set(project_id, fresh_bytes + max(
             0.0, owed_bytes - max(0.0, new_bytes - fresh_bytes)))
-
-    def end(self, coflow_id: str) -> None:
-        """Forget a coflow or iteration that is over; its debt stays."""
-        self._overrun_bytes.pop(coflow_id, None)
 
     def forgive(self, project_id: str) -> None:
         """Set the debt of a project to 0; an overrun is not charged twice."""

@@ -112,9 +112,7 @@ class LiveState:
             before = self._groups.coflows.keys()
             senders = self._progress.senders(only)
             vms = self._groups.vms_of(only)
-            for gone in self._groups.load(members, coflows, only, anew,
-                                          ended):
-                self._debts.end(gone.coflow_id)
+            self._groups.load(members, coflows, only, anew, ended)
             self._progress.hinted(self._groups.coflows.keys() - before)
             if self._progress.moved_away(senders):
                 self.on_last_counts()
@@ -480,7 +478,6 @@ class LiveState:
         """Forget a coflow that was deleted."""
         with self._lock:
             self._groups.coflows.pop(coflow_id, None)
-            self._debts.end(coflow_id)
 
     def status(self, coflow_id: str) -> summary.Status | None:
         """Return the progress of a coflow in flight; None for any other."""

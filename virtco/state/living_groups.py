@@ -38,9 +38,8 @@ class Groups:
 
     def load(self, members: 'Iterable[models.Member]',
              coflows: 'Iterable[models.Coflow]', only: Set[str] | None,
-             anew: bool, ended: Set[str] = frozenset()
-             ) -> list[inflight.Tracked]:
-        """Load groups; return the coflows that are not there any more.
+             anew: bool, ended: Set[str] = frozenset()) -> None:
+        """Load groups.
 
         See :meth:`virtco.state.live_state.LiveState.load_groups`.
         """
@@ -69,8 +68,6 @@ class Groups:
                 self._load_coflow(stored, None if anew
                                   else before.get(stored.id))
         self._index(read)
-        return [before[coflow_id]
-                for coflow_id in before.keys() - self.coflows.keys()]
 
     def _load_coflow(self, stored: 'models.Coflow',
                      known: inflight.Tracked | None) -> None:

@@ -334,8 +334,8 @@ class Progress:
         if (tracked.progress.excess_bytes
                 or self._debts.owed_bytes(tracked.project_id)):
             self._debts.charge(
-                tracked.project_id, tracked.coflow_id, tracked.claimed_bytes,
-                tracked.progress.all_bytes, new_bytes)
+                tracked.project_id, tracked.claimed_bytes, tracked.progress,
+                new_bytes)
         return started or tracked.is_all_sent(self.endings)
 
     def _credit_pairs(self, state: host_state.HostState,
@@ -462,7 +462,6 @@ class Progress:
         self.spread({tracked.group_id})
         if tracked.upcoming is None:
             tracked.end(now_s)
-            self._debts.end(tracked.coflow_id)
         self.forget_owners()
         if tracked.has_more and not for_good:
             tracked.rest()

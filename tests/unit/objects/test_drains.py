@@ -139,8 +139,7 @@ def test_a_project_has_what_operators_gave_it(bench):
 
 
 def test_a_debt_is_forgiven_and_others_told(bench):
-    bench.live._debts.charge('p', 'c', 10.0, 100.0, 100.0)
-    bench.live._debts.charge('q', 'd', 10.0, 40.0, 40.0)
+    bench.live.load_debts({'p': 85.0, 'q': 25.0})
     assert bench.projects.show('p')['debt_bytes'] == 85.0
     assert bench.projects.show('q')['debt_bytes'] == 25.0
     assert bench.projects.change('p', {'weight': 2.0})['debt_bytes'] == 85.0

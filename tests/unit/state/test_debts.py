@@ -2,21 +2,35 @@
 
 """Debts of projects, by the bytes that their coflows claim and send."""
 
+import collections
+
 import hypothesis
 from hypothesis import strategies as st
 import pytest
 
+from virtco.state import byte_counters
 from virtco.state import debts
 
 
-def charged(found, sent_bytes, new_bytes, claimed_bytes=100.0, name='c'):
-    found.charge('p', name, claimed_bytes, sent_bytes, new_bytes)
-    return found.owed_bytes('p')
+class Debts(debts.Debts):
+    """With the coflows that owe."""
+
+    def __init__(self, *args, **values):
+        super().__init__(*args, **values)
+        self.coflows = collections.defaultdict(
+            lambda: byte_counters.CoflowProgress([0.0]))
+
+
+def charged(found, sent_bytes, new_bytes, claimed_bytes=100.0, name='c',
+            project_id='p'):
+    found.coflows[name].excess_bytes = sent_bytes
+    found.charge(project_id, claimed_bytes, found.coflows[name], new_bytes)
+    return found.owed_bytes(project_id)
 
 
 @pytest.fixture
 def found():
-    return debts.Debts()
+    return Debts()
 
 
 def test_the_honest_have_no_account(found):
@@ -29,7 +43,6 @@ def test_an_overrun_is_owed_once_and_paid_by_what_was_claimed(found):
     assert charged(found, 250.0, 250.0) == 100.0
     assert charged(found, 250.0, 0.0) == 100.0
     assert found.all() == {'p': 100.0}
-    found.end('c')
     assert charged(found, 60.0, 60.0, name='d') == 40.0
     assert charged(found, 100.0, 40.0, name='d') == 0.0
     assert found.all() == {}
@@ -37,14 +50,14 @@ def test_an_overrun_is_owed_once_and_paid_by_what_was_claimed(found):
 
 def test_the_next_iteration_has_an_allowance_of_its_own(found):
     charged(found, 250.0, 250.0)
-    found.end('c')
+    del found.coflows['c']
     assert charged(found, 250.0, 250.0) == 50.0 + 50.0
 
 
 def test_no_debt_is_above_the_bound():
-    found = debts.Debts(most_bytes=30.0)
+    found = Debts(most_bytes=30.0)
     assert charged(found, 250.0, 250.0) == 30.0
-    off = debts.Debts(most_bytes=0.0)
+    off = Debts(most_bytes=0.0)
     assert charged(off, 250.0, 250.0) == 0.0
     assert off.all() == {}
 
@@ -79,7 +92,7 @@ def test_a_part_of_a_byte_is_owed_too(found):
 def test_what_was_not_saved_is_saved_with_the_next(found):
     charged(found, 250.0, 250.0)
     unsaved = found.take_unsaved()
-    found.charge('q', 'd', 100.0, 160.0, 160.0)
+    charged(found, 160.0, 160.0, name='d', project_id='q')
     found.not_saved(unsaved)
     assert found.take_unsaved() == {'p': 100.0, 'q': 10.0}
     assert found.take_unsaved() == {}
@@ -120,7 +133,7 @@ def test_a_lowered_and_raised_claim_is_not_charged_twice(found):
                   st.floats(1, 1e9), st.floats(0, 1))
 def test_the_debt_of_one_coflow_is_its_overrun(news, claimed_bytes, beta):
     """However the bytes are reported, in steps or at once."""
-    found, sent_bytes = debts.Debts(), 0.0
+    found, sent_bytes = Debts(), 0.0
     found.tolerance = beta
     for new_bytes in news:
         sent_bytes += new_bytes

@@ -267,6 +267,17 @@ def test_what_is_counted_is_written_down(bench, monkeypatch):
     assert again.state.live.is_known('h0')
 
 
+def test_a_debt_is_not_charged_again_by_who_takes_over(bench):
+    bench.group(size_bytes=100.0, tm='[[0,1,100]]')
+    bench.state.refresh()
+    bench.state.report('h0', known.report(180, coflow_id='c-p-a'))
+    bench.state.flush()
+    other = Bench(bench.database)
+    other.state.lead()
+    other.state.report('h0', known.report(181, coflow_id='c-p-a'))
+    assert other.state.live.debts() == {'p': 31.0}
+
+
 def test_what_nobody_tells_again_is_written_soon(bench, monkeypatch):
     """Counters of an epoch that is over, and of a host that senders left."""
     bench.group()
@@ -509,7 +520,7 @@ def test_another_process_changed_something(bench, follower):
 
 def test_a_debt_is_forgiven_everywhere(bench, follower):
     for one in (bench, follower):
-        one.state.live._debts.charge('p', 'c', 10.0, 100.0, 100.0)
+        one.state.live.load_debts({'p': 85.0})
         one.objects.projects.change('p', {'debt_bytes': 0.0})
         assert one.state.live.debts() == {}
     assert messages.Forgiven('p') in follower.told
