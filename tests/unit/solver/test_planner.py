@@ -112,8 +112,10 @@ def test_no_vms_no_flows_no_hosts():
     assert empty.hosts == () and empty.cct_s == 0.0 and empty.gap == 0.0
     idle = planner.plan(problems.fig_1_problem(coflows=()))
     assert len(idle.hosts) == 3 and idle.objective_s == 0.0
-    nothing = planner.plan(snapshot.PlacementProblem((), (), ()))
-    assert nothing.hosts == () and nothing.objective_s == 0.0
+    for name in planner.PLANNERS:
+        nothing = planner.plan(snapshot.PlacementProblem((), (), ()),
+                               planner=name)
+        assert nothing.hosts == () and nothing.objective_s == 0.0
     with pytest.raises(exception.PlacementInfeasible):
         planner.plan(problems.fig_1_problem(hosts=()))
 

@@ -284,8 +284,9 @@ class Searcher:
             adj_out=out, adj_in=into,
             s_per_byte=s_per_byte, floor_s=floor, ceiling_s=ceiling,
             weight=weight, price_s=price_s,
-            fixed_s=float(np.maximum((base * s_per_byte).max(axis=1), floor)
-                          @ weight + base[-1] @ price_s)))
+            fixed_s=float(np.maximum(
+                (base * s_per_byte).max(axis=1, initial=0.0), floor)
+                @ weight + base[-1] @ price_s)))
         free = inst.left(inst.room, assign, inst.demand).ravel()
         return graph, self.kernel.State(**_state(
             graph, assign, free, self._loads(assign, levels), self.random))
