@@ -3,6 +3,7 @@
 """From what is known of a group and the cloud to a plan for it."""
 
 import math
+import threading
 
 import pytest
 import sqlalchemy as sa
@@ -17,6 +18,7 @@ from virtco.model import snapshot
 from virtco.model import states
 from virtco.place import deadline as deadlines
 from virtco.place import planning
+from virtco.place import problem as problem_builder
 from virtco.solver import planner
 
 State = states.MemberState
@@ -58,6 +60,21 @@ class Asking(asking.Asking):
 @pytest.fixture
 def ask():
     return Asking()
+
+
+def test_nobody_waits_while_a_problem_is_built(ask, monkeypatch):
+    build, waited = problem_builder.build, []
+
+    def look(*args):
+        other = threading.Thread(target=ask.state.links_bps, args=((), 0.0))
+        other.start()
+        other.join(5)
+        waited.append(other.is_alive())
+        return build(*args)
+
+    monkeypatch.setattr(problem_builder, 'build', look)
+    assert ask.solve() is not None
+    assert waited == [False]
 
 
 def change(ask, row, **values):
