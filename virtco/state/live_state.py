@@ -387,10 +387,11 @@ class LiveState:
         if report.ports != ports:
             self._learn_in_parts(host, report.ports)
         # Launches wait for the lock, and there may be thousands of counters.
+        # Coflows that end meanwhile are still of use to both of these.
         known = self._groups.coflows
-        step = counters.read(report, known)
         of_use = tuple([one for one in report.coflows
                         if one.coflow_id in known])
+        step = counters.read(report, {one.coflow_id for one in of_use})
         if len(of_use) < len(report.coflows):
             report = msgspec.structs.replace(report, coflows=of_use)
         with self._lock:

@@ -59,18 +59,19 @@ class Groups:
         for group_id in read - groups.keys():
             self._members.pop(group_id, None)
         self._members |= groups
-        before = self.coflows
-        self.coflows = {coflow_id: tracked
-                        for coflow_id, tracked in before.items()
-                        if tracked.group_id not in read}
+        found = {coflow_id: tracked
+                 for coflow_id, tracked in self.coflows.items()
+                 if tracked.group_id not in read}
         for stored in coflows:
             if stored.id not in self.ended and stored.id not in ended:
-                self._load_coflow(stored, None if anew
-                                  else before.get(stored.id))
+                found[stored.id] = self._load_coflow(
+                    stored, None if anew else self.coflows.get(stored.id))
+        # Readers of reports look coflows up without the lock.
+        self.coflows = found
         self._index(read)
 
     def _load_coflow(self, stored: 'models.Coflow',
-                     known: inflight.Tracked | None) -> None:
+                     known: inflight.Tracked | None) -> inflight.Tracked:
         """Load a coflow of the database.
 
         :param known: keeps its progress, which is newer here.
@@ -83,7 +84,7 @@ class Groups:
             tracked.touch()
         tracked.planned_cct_s = stored.cct_s
         tracked.place(self._members.get(tracked.group_id, {}))
-        self.coflows[stored.id] = tracked
+        return tracked
 
     def _drop_vms(self, groups: Iterable[str]) -> None:
         """Remove the VMs of groups from the look-ups."""

@@ -82,6 +82,26 @@ def test_bytes_go_to_the_flows_of_the_host(state):
     assert sent(state) == pytest.approx([20, 10, 5])
 
 
+def test_a_coflow_deleted_while_a_report_is_read_loses_no_others_bytes(
+        state, monkeypatch):
+    vms = [member('g', row, f'h{row}') for row in range(3)]
+    state.load_groups(vms, [stored(), stored('d')])
+    both = made.replaced(report(30), coflows=[
+        {'coflow_id': name, 'sent_bytes': 30} for name in 'cd'])
+    state.intake('h0', report(0), 1.0)
+    counters = state._hosts['h0'].counters
+    read = counters.read
+
+    def late(*args):
+        found = read(*args)
+        state.drop('d')
+        return found
+
+    monkeypatch.setattr(counters, 'read', late)
+    state.intake('h0', both, 2.0)
+    assert sent(state) == pytest.approx([20, 10, 0])
+
+
 def test_bytes_per_destination_go_to_its_flows(state):
     state.intake('h0', report(destinations={'h2': 30}), 1.0)
     assert sent(state) == pytest.approx([0, 30, 0])

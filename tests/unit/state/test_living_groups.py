@@ -165,6 +165,19 @@ def test_what_is_read_anew_or_gone(two):
     assert two.coflows == two.vms == {}
 
 
+def test_coflows_are_there_while_they_are_read_again(two):
+    """Reports are read beside it, and counters stored."""
+    seen = []
+
+    def rows():
+        for name, group_id in ('c', 'g'), ('d', 'k'):
+            yield known.stored(name, group_id)
+            seen.append(set(two.coflows))
+
+    two.load([], rows(), None, False)
+    assert seen == [{'c', 'd'}] * 2
+
+
 def test_what_ended_is_not_read_again(two):
     tracked = two.coflows['c']
     two.end(tracked)
