@@ -68,7 +68,7 @@ class Planning:
         """
         with self._live.held():
             build = self._known(request, view)
-        # It takes 3 ms beside 500 coflows, for which nobody has to wait.
+        # Nobody has to wait for the 3 ms that it takes beside 500 coflows.
         return self._solve(build(), view, deadline)
 
     def allowed(self, request: wire.Placement, wish: hints.Wishes,
