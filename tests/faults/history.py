@@ -85,6 +85,19 @@ def count_empty_groups(connection_url):
     return count
 
 
+def leaving(changes, departures):
+    """Add to the changes that VMs left hosts before the database was told.
+
+    :param departures: instance, its host, and the generation when it left.
+    """
+    rows = {change.instance_uuid: change for change in changes}
+    return sorted([*changes, *(
+        dataclasses.replace(rows[instance], generation=generation + 0.5,
+                            state='left', host=host, vcpus=0.0)
+        for instance, host, generation in departures if instance in rows)],
+        key=lambda change: change.generation)
+
+
 @dataclasses.dataclass(frozen=True)
 class Overbooked:
     """A commit after which a host carries more than it has.
@@ -120,6 +133,10 @@ def overbooked(changes, capacities):
         for change in commit:
             key = change.group_id, change.row_index
             old = members.get(key)
+            if (old is not None and old.state == 'left' and (
+                    change.instance_uuid, change.host) == (
+                        old.instance_uuid, old.host)):
+                continue
             if old is not None and old.host is not None:
                 booked[old.host] -= old.vcpus
             members[key] = change

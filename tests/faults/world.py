@@ -83,7 +83,7 @@ class World:
         self.vms, self.groups, self.edges = {}, {}, {}
         self.messages, self.injected = [], collections.Counter()
         self.statuses = collections.Counter()
-        self.generations = {}
+        self.generations, self._departures = {}, []
         #: A VM left, and its notification comes after Nova's numbers count
         #: as right: until then its room counts twice.
         self.is_lost = self.ages_are_unknown = False
@@ -236,14 +236,22 @@ class World:
     def running(self):
         return sorted(vm.uuid for vm in self.vms.values() if vm.is_running)
 
+    def _leaves(self, vm):
+        """Its room is Nova's to give away from now on."""
+        with self.app.database.reader() as session:
+            self._departures.append((vm.uuid, vm.host, session.scalar(
+                sa.select(models.Cluster.generation))))
+
     def moved(self, uuid_, host):
         if self.used(host) < SLOTS:
+            self._leaves(self.vms[uuid_])
             self.vms[uuid_].host = host
             self._notify('instance.live_migration_post_dest.end',
                          self.vms[uuid_])
 
     def shelved(self, uuid_):
         vm = self.vms[uuid_]
+        self._leaves(vm)
         vm.host, vm.is_running = None, False
         self._notify('instance.shelve_offload.end', vm)
 
@@ -258,6 +266,7 @@ class World:
 
     def deleted(self, uuid_):
         vm = self.vms.pop(uuid_)
+        self._leaves(vm)
         self._notify('instance.delete.end', vm)
 
     def _notify(self, event_type, vm):
@@ -387,7 +396,8 @@ class World:
     def overbooked(self):
         if self.is_lost:
             return []
-        changes = history.read(self._connection)
+        changes = history.leaving(history.read(self._connection),
+                                  self._departures)
         return [one for one in history.overbooked(
             changes, dict.fromkeys(HOSTS, SLOTS)) if not one.is_novas]
 

@@ -53,6 +53,19 @@ def test_room_that_was_left_is_free():
         change(5, 2, 'h1')], CAPACITIES) == []
 
 
+def test_a_vm_that_left_leaves_its_room_before_the_database_is_told():
+    """Whatever its row is used for until then; not before it left."""
+    changes = [change(1, 0, 'h1', 'running'), change(3, 1, 'h1'),
+               change(4, 0, 'h1', 'running'), change(5, 0, None, 'vacant')]
+    assert history.overbooked(changes, CAPACITIES)
+    assert not history.overbooked(
+        history.leaving(changes, [('vm0', 'h1', 2), ('nobody', 'h1', 2)]),
+        CAPACITIES)
+    found, = history.overbooked(
+        history.leaving(changes, [('vm0', 'h1', 3)]), CAPACITIES)
+    assert found.generation == 3
+
+
 def test_commits_count_in_the_order_of_their_generations():
     """The second one was written first, as its transaction began first."""
     assert history.overbooked([
