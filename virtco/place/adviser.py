@@ -164,9 +164,14 @@ class Adviser:
         drained = self._live.drained
 
         def best_move(kept: hints.Wishes) -> reevaluation.Move | None:
-            return reevaluation.best_move(
-                wishes.constrained(problem, kept), hosts, cost_s, budget,
-                _times(coflows), drained)
+            try:
+                return reevaluation.best_move(
+                    wishes.constrained(problem, kept), hosts, cost_s, budget,
+                    _times(coflows), drained)
+            except exception.PlacementInfeasible as error:
+                # Operators may put VMs where rules do not let them be.
+                LOG.info('No move of group %s: %s', group.group.id, error)
+                return None
 
         move = best_move(rules.wishes)
         if not drained.isdisjoint(hosts) and (

@@ -16,6 +16,7 @@ from virtco import exception
 from virtco.cmd import controller
 from virtco.db import groups as db_groups
 from virtco.follow import rebuild
+from virtco.objects import group_rules
 from virtco.objects import settings
 from virtco.place import adviser
 from virtco.state import live_state
@@ -85,6 +86,17 @@ def test_a_host_may_be_forgotten_meanwhile(make):
     found = make()
     threads = asking.forgetting(found._live, 'h1')
     assert len(found.look()) == 2 and threads
+
+
+def test_a_group_against_its_rules_keeps_no_other_from_a_move(make, database):
+    found = make()
+    with database.writer() as session:
+        kept = next(iter(db_groups.living_by_id(session).values()))
+        kept.rules = group_rules.Rules(server_groups=(group_rules.ServerGroup(
+            'affinity', (0, 1), ('elsewhere',)),)).record()
+        ruled = kept.id
+    (move,) = found.look()
+    assert move['group'] != ruled
 
 
 def test_nova_moves_so_many_at_a_time(make, database):
