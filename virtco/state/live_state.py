@@ -380,7 +380,7 @@ class LiveState:
                now_s: float) -> bool:
         """Count a report; True when the schedule should follow at once."""
         with self._lock:
-            state = self._host(host, now_s)
+            seen = state = self._host(host, now_s)
             counters, ports = state.counters, state.report.ports
             if state.has_overtaken(report):
                 return False
@@ -396,6 +396,8 @@ class LiveState:
             report = msgspec.structs.replace(report, coflows=of_use)
         with self._lock:
             state = self._host(host, now_s)
+            if state is not seen:  # The host was forgotten meanwhile.
+                self._learn_addresses(host, report.ports)
             self._unsaved_hosts.add(host)
             if state.counters.epoch not in ('', report.epoch):
                 self.on_last_counts()

@@ -102,6 +102,22 @@ def test_a_coflow_deleted_while_a_report_is_read_loses_no_others_bytes(
     assert sent(state) == pytest.approx([20, 10, 0])
 
 
+def test_addresses_of_a_host_forgotten_while_its_report_is_read(
+        state, monkeypatch):
+    told = report(ports=[{'vm': 'g-0', 'ips': ['10.0.0.1']}])
+    state.intake('h0', told, 1.0)
+    counters = state._hosts['h0'].counters
+    read = counters.read
+
+    def late(*args):
+        state.forget_hosts({'h0'})
+        return read(*args)
+
+    monkeypatch.setattr(counters, 'read', late)
+    state.intake('h0', told, 2.0)
+    assert state.addresses_of(['g-0']) == [('10.0.0.1',)]
+
+
 def test_bytes_per_destination_go_to_its_flows(state):
     state.intake('h0', report(destinations={'h2': 30}), 1.0)
     assert sent(state) == pytest.approx([0, 30, 0])
