@@ -18,6 +18,7 @@ from sqlalchemy import orm
 
 from virtco import periodic
 from virtco.db import groups as db_groups
+from virtco.db import models
 from virtco.db import records
 from virtco.db import session as db_session
 from virtco.scheduling import endings
@@ -321,10 +322,11 @@ class State:
             records.save_progress(session, part.coflows, part.hosts)
             records.save_debts(session, part.debts)
             for one in part.findings:
+                group = session.get(models.Group, one.group_id)
                 records.add_event(
-                    session,
-                    project_id=one.project_id, group_name=one.name,
-                    group_id=one.group_id or None, instance_uuid='',
+                    session, project_id=one.project_id,
+                    group_name=group.name if group else '',
+                    group_id=group and group.id, instance_uuid='',
                     kind=one.kind, detail=one.detail,
                     created_at=self._clock())
 

@@ -71,13 +71,12 @@ class Finding:
     coflow_id: str
     project_id: str
     group_id: str
-    name: str
 
     @classmethod
     def of(cls, tracked: inflight.Tracked, kind: str, detail: str,
            key: tuple[str, str]) -> 'Finding':
         return cls(kind, detail, key, tracked.coflow_id, tracked.project_id,
-                   tracked.group_id, tracked.name)
+                   tracked.group_id)
 
 
 def overstating(tracked: inflight.Tracked) -> Finding:

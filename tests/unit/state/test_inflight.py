@@ -698,7 +698,7 @@ def test_who_overstates_is_told():
     assert summary.overstating(found) == summary.Finding(
         'compute_overstated', 'c hints compute 5 s, but an iteration takes '
         '3 s in all: it is served as if it computed 2 s', ('', 'c'),
-        'c', 'p', 'g', 'c')
+        'c', 'p', 'g')
 
 
 @pytest.mark.parametrize('part', [0, 1, 2, 3, 4])

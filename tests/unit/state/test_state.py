@@ -481,8 +481,9 @@ def test_who_overstates_gets_an_event(bench):
     assert bench.state.live.count_overstating() == 1
     bench.state.flush()
     (event,) = bench.rows(models.Event)
-    assert (event.kind, event.project_id, event.group_id,
-            event.created_at) == ('compute_overstated', 'p', 'p-a', 1000.0)
+    assert (event.kind, event.project_id, event.group_id, event.group_name,
+            event.created_at) == (
+                'compute_overstated', 'p', 'p-a', 'a', 1000.0)
     # Once is enough.
     overstate(bench, 'c-p-a')
     bench.state.flush()
