@@ -169,10 +169,14 @@ class Loop(threading.Thread):
                                          self._lateness.follow(seen))
         live.keep_minors(found.minors)
         live.keep_limits(found.limits())
+        # A host that was forgotten and came back before now has the policy
+        # that it had, and needs it again.
+        due = dict.fromkeys((*found.changed,
+                             *self._publisher.lacked(found.of_host)))
         n_changed = self._publisher.publish({host: found.of_host[host]
-                                             for host in found.changed})
+                                             for host in due})
         # Hosts may have been forgotten while this was computed.
-        self._publisher.forget({host for host in found.changed
+        self._publisher.forget({host for host in due
                                 if not live.is_known(host)})
         # Last, as the next changes are those since the published ones.
         self.policies = found

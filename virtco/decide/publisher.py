@@ -91,6 +91,11 @@ class Publisher:
                 tell(changed)
         return len(changed)
 
+    def lacked(self, policies: Mapping[str, object]) -> Set[str]:
+        """Return those of these hosts that have no policy here."""
+        with self._lock:
+            return policies.keys() - self._numbered.keys()
+
     def get(self, host: str) -> edge_policy.EdgePolicy | None:
         """Return the newest policy of a host; None without one."""
         with self._lock:

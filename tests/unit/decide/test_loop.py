@@ -199,6 +199,24 @@ def test_who_is_forgotten_meanwhile_has_no_policy(controller, monkeypatch):
     assert controller.decide.publisher.generations().keys() == {'h0'}
 
 
+def test_who_is_forgotten_and_back_at_once_has_its_policy_again(controller):
+    found, generations = controller.decide.loop, (
+        controller.decide.publisher.generations)
+    found.run_once()
+    for host in ('h0', 'h9'):
+        controller.state.report(host, REPORT)
+    found.run_once()
+    before = generations()
+    controller.state.forget_hosts({'h9'})
+    controller.state.report('h9', REPORT)
+    found.run_once()
+    assert generations() == before | {'h9': before['h9'] + 1}
+    policies = found.policies
+    found.run_once()
+    assert found.policies.changed == policies.changed == ()
+    assert generations()['h9'] == before['h9'] + 1
+
+
 def test_the_next_policies_keep_the_minors_and_limits_of_these(
         controller, monkeypatch):
     found, live = controller.decide.loop, controller.state.live
