@@ -154,8 +154,10 @@ class Checks:
                 LOG.exception('Could not check %s.', hosts)
             finally:
                 self._prober.hold(False)
-                check.note(state=state, why=why,
-                           seconds=time.monotonic() - began_s)
+                # A stopped one is begun anew by whoever leads next.
+                if not self._stopped:
+                    check.note(state=state, why=why,
+                               seconds=time.monotonic() - began_s)
 
     def _run(self, check: Check) -> None:
         """Measure the rounds of a check, and judge hosts and uplinks."""
@@ -174,6 +176,8 @@ class Checks:
                 return
             measured.append(self._round(check, one))
             check.count(n_rounds_done=1)
+        if self._stopped:
+            return  # The last round was left before its end.
         LOG.debug('Readings of check %s: %s', check.now.check_id, json.dumps(
             [(number, planned[number].loaded, *pair, rate_bps)
              for number, rates_bps in enumerate(measured)

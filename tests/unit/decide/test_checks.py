@@ -243,6 +243,27 @@ def test_who_stops_takes_none():
     assert one.now.state == 'waiting' and found._thread is None
 
 
+@pytest.mark.parametrize(('purpose', 'n_rounds'), [
+    ('check', 1), ('check', len(preflight.plan(HOSTS, {}))), ('discover', 1)])
+def test_who_leads_next_begins_anew_with_what_is_stopped(purpose, n_rounds):
+    network = Network()
+    found, concluded = start(network)
+    order = network.order
+
+    def stopping(*args):
+        if len(network.orders) == n_rounds - 1:
+            found.stop()
+        return order(*args)
+
+    network.order = stopping
+    found.checked = lambda hosts, purpose: list(hosts)
+    found.take(one := check(purpose=purpose))
+    patience.wait_for(lambda: found._thread is None)
+    assert network.held == [True, False]
+    assert (one.now.state, one.now.why) == ('running', None)
+    assert concluded == []
+
+
 def test_a_discovery_that_is_stopped_fails():
     network = Network()
     found, _concluded = start(network)
