@@ -66,7 +66,9 @@ class Feedback:
                     LOG.warning('Tenants are not told on their servers: %s',
                                 error)
                 self._is_away = True
-                return 0
+                # Nova may fail for this one alone: then the others go first.
+                self._refused.add(uuid)
+                return n_told
             if is_told:
                 self._written[uuid] = values
                 self._refused.discard(uuid)

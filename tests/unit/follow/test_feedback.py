@@ -97,6 +97,20 @@ def test_a_nova_that_is_away(told, caplog):
     assert told._nova.metadata
 
 
+def test_a_server_that_nova_fails_for_keeps_no_other_waiting(told, database):
+    ignored(database, 'full', 'why')
+    write = told._nova.set_metadata
+
+    def quota(uuid, values):
+        if uuid == 'full':
+            raise exception.NovaUnavailable(why='HTTP 403')
+        return write(uuid, values)
+
+    told._nova.set_metadata = quota
+    assert (told.turn(), told.turn(), told.turn()) == (0, 1, 0)
+    assert told._nova.metadata.keys() == {'vm-0'}
+
+
 def test_an_ignored_hint(told, database):
     ignored(database, 'bad', 'virtco:tm[0][1]: apples')
     ignored(database, 'bad', 'virtco:tm[0][1]: pears')
