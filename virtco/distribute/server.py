@@ -448,16 +448,20 @@ class Server(LoopThread):
 
     def _send_some(self) -> None:
         """Send some policies, then let the loop read."""
-        for _ in range(AT_ONCE):
-            if not self._due:
-                self._is_sending = False
-                return
-            host = next(iter(self._due))
-            del self._due[host]
-            found = self._open.get(host)
-            if found is not None:
-                self._send(host, found)
-        self.loop.call_soon(self._send_some)
+        try:
+            for _ in range(AT_ONCE):
+                if not self._due:
+                    self._is_sending = False
+                    return
+                host = next(iter(self._due))
+                del self._due[host]
+                found = self._open.get(host)
+                if found is not None:
+                    self._send(host, found)
+        finally:
+            # The others are due, too, where one policy cannot be made.
+            if self._is_sending:
+                self.loop.call_soon(self._send_some)
 
     def _send(self, host: str, to: connection.Seat) -> None:
         """Send the newest policy, unless the other end does not read."""

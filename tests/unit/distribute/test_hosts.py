@@ -2,6 +2,7 @@
 
 """Who is connected and what each is sent, without a loop that runs."""
 
+import dataclasses
 import socket
 import types
 
@@ -290,6 +291,27 @@ def test_others_are_heard_while_many_are_told(make, monkeypatch):
     found[4].session.sent = 0
     site.server.changed(['h4'])
     assert n_told() == 5 and not site.server._is_sending
+
+
+def test_a_policy_that_cannot_be_made_keeps_no_other_back(make):
+    site = make(sites.Policies(h0=7, h1=7))
+    seats = [site.join(host, address=host, sent=7).seat
+             for host in ('h0', 'h1')]
+    site.turn()
+    for one in seats:
+        one.session.sent = 0
+
+    def failing(host, known):
+        if host == 'h0':
+            raise MemoryError
+        return site.policies(host, known)
+
+    site.server.doors = dataclasses.replace(site.server.doors, policy=failing)
+    with pytest.raises(MemoryError):
+        site.server.changed(['h0', 'h1'])
+    site.turn()
+    assert [one.session.sent for one in seats] == [0, 7]
+    assert not site.server._is_sending
 
 
 def test_what_edges_say_is_handed_on(make):
