@@ -154,7 +154,7 @@ class Checks:
                 LOG.exception('Could not check %s.', hosts)
             finally:
                 self._prober.hold(False)
-                # A stopped one is begun anew by whoever leads next.
+                # A stopped check is left to the next leader.
                 if not self._stopped:
                     check.note(state=state, why=why,
                                seconds=time.monotonic() - began_s)
