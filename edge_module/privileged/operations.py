@@ -126,6 +126,12 @@ class Redirect(_TcOperation, frozen=True):
     build = staticmethod(redirect.redirect_all)
 
 
+class EndRedirect(_TcOperation, frozen=True):
+    """Delete the filter of a redirection, whose target may be gone."""
+
+    build = staticmethod(redirect.delete_redirect)
+
+
 class MatchPair(_TcOperation, frozen=True):
     """Put the packets of a pair of addresses into a class."""
 
@@ -154,7 +160,8 @@ class SetRate(_Operation, frozen=True):
 
 
 TcOperation = (AddRoot | Share | SetClass | SetLeaf | DeleteClass | AddIfb
-               | AddIngress | Redirect | MatchPair | DeletePair | SetRate)
+               | AddIngress | Redirect | EndRedirect | MatchPair | DeletePair
+               | SetRate)
 
 
 class _NftOperation(_Operation, frozen=True):

@@ -64,6 +64,7 @@ class Owned:
         # Devices of the operations that are not for every tree.
         places: dict[type, set[int]] = {
             operations.AddIngress: {uplink}, operations.Redirect: {uplink},
+            operations.EndRedirect: {uplink},
             operations.MatchPair: {ifb}, operations.DeletePair: {ifb},
             operations.Share: shaped}
         for change in changes:

@@ -87,9 +87,14 @@ class Receiver:
     def _ensure_redirect(self) -> None:
         ifindex = socket.if_nametoindex(self.dev)
         ifb = socket.if_nametoindex(IFB_DEV)
-        if ifb in map(redirect.redirect_target, self.kernel.tc_dump(
-                redirect.dump_redirects(ifindex))):
+        targets = set(map(redirect.redirect_target, self.kernel.tc_dump(
+            redirect.dump_redirects(ifindex)))) - {None}
+        if targets == {ifb}:
             return
+        if targets:
+            # A filter towards an IFB that is gone drops all packets.
+            htb.change(self.kernel, [operations.EndRedirect(ifindex)],
+                       f'end redirection of {self.dev}', (errno.ENOENT,))
         htb.change(self.kernel, [operations.AddIngress(ifindex)],
                    f'prepare ingress of {self.dev}', (errno.EEXIST,))
         htb.change(self.kernel, [operations.Redirect(ifindex, ifb)],
@@ -102,15 +107,19 @@ def remove(dev: str) -> bool:
     For root alone: the helper offers no deletion of devices and hooks.
     """
     ifb, ifindex = devices.ifindex(IFB_DEV), devices.ifindex(dev)
-    if not ifb or not ifindex:
+    if not ifindex:
         return False
     request = redirect.dump_redirects(ifindex)
-    if ifb in map(redirect.redirect_target, kernel.tc_dump(request)):
+    # An IFB that is gone leaves a filter that drops all packets.
+    redirects = {0, ifb}.intersection(map(
+        redirect.redirect_target, kernel.tc_dump(request)))
+    if redirects:
         htb.check(kernel.tc_send([redirect.delete_redirect(ifindex)]),
                   f'end redirection of {dev}')
         if not kernel.tc_dump(request):
             htb.check(kernel.tc_send([redirect.delete_ingress(ifindex)]),
                       f'free ingress of {dev}')
-    htb.check(kernel.tc_send([redirect.delete_link(ifb)]),
-              f'delete {IFB_DEV}')
-    return True
+    if ifb:
+        htb.check(kernel.tc_send([redirect.delete_link(ifb)]),
+                  f'delete {IFB_DEV}')
+    return bool(ifb or redirects)

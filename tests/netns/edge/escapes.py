@@ -162,6 +162,8 @@ def _changes(uplink):
     yield operations.SetClass(ifb, CLASS)
     yield operations.AddIngress(uplink)
     yield operations.Redirect(uplink, ifb)
+    yield operations.EndRedirect(uplink)
+    yield operations.Redirect(uplink, ifb)
     for number in (1, 2):
         yield operations.MatchPair(ifb, classify.Entry(
             0, '10.0.0.1', f'10.0.0.{number}'), CLASS.minor)

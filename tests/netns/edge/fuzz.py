@@ -109,6 +109,7 @@ class Maker:
             lambda: ['DeleteClass', self.ifindex(), self.minor()],
             lambda: ['AddIfb'], lambda: ['AddIngress', self.ifindex()],
             lambda: ['Redirect', self.ifindex(), self.ifindex()],
+            lambda: ['EndRedirect', self.ifindex()],
             lambda: ['MatchPair', self.ifindex(), self.key(), self.minor()],
             lambda: ['DeletePair', self.ifindex(), self.number(),
                      self.number()],

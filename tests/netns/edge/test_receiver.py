@@ -119,6 +119,11 @@ def test_receiver_side_is_kept_and_removed(crossing):
     assert 'Redirect to device virtco-in' in first
     edge.set_policy(policy)
     assert shown() == first
+    beds.run('ip', 'link', 'del', 'virtco-in', netns=netns)
+    edge.call('forget')
+    edge.set_policy(policy)
+    assert shown().count('Redirect to device') == 1
+    assert 'Redirect to device virtco-in' in shown()
     assert any('receives' in what for what in edge.call('cleanup'))
     assert 'virtco-in' not in beds.run('ip', 'link', netns=netns)
     assert 'ingress' not in beds.run('tc', 'qdisc', 'show', 'dev', 'uplink0',

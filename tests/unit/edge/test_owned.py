@@ -84,8 +84,8 @@ def test_changes_of_the_uplink_and_its_ifb_are_made(ours):
         operations.AddRoot(UPLINK), operations.SetClass(UPLINK, CLASS),
         operations.SetLeaf(IFB, CLASS), operations.DeleteClass(IFB, 1),
         operations.AddIfb(), operations.AddIngress(UPLINK),
-        operations.Redirect(UPLINK, IFB), operations.MatchPair(IFB, KEY, 1),
-        operations.DeletePair(IFB, 1, 1)])
+        operations.Redirect(UPLINK, IFB), operations.EndRedirect(UPLINK),
+        operations.MatchPair(IFB, KEY, 1), operations.DeletePair(IFB, 1, 1)])
 
 
 @pytest.mark.parametrize('change', [
@@ -94,7 +94,8 @@ def test_changes_of_the_uplink_and_its_ifb_are_made(ours):
     operations.AddIngress(OTHER), operations.AddIngress(IFB),
     operations.Share(OTHER, 'root'), operations.Share(IFB, 'tree'),
     operations.Redirect(OTHER, IFB), operations.Redirect(UPLINK, OTHER),
-    operations.Redirect(IFB, IFB), operations.MatchPair(OTHER, KEY, 1),
+    operations.Redirect(IFB, IFB), operations.EndRedirect(OTHER),
+    operations.EndRedirect(IFB), operations.MatchPair(OTHER, KEY, 1),
     operations.MatchPair(UPLINK, KEY, 1), operations.DeletePair(UPLINK, 1, 1),
 ], ids=str)
 def test_changes_of_other_devices_are_refused(ours, change):

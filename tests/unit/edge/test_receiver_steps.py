@@ -38,6 +38,8 @@ class Kernel:
                 self.devices[receiver.IFB_DEV] = 8
             elif isinstance(one, operations.Redirect | operations.MatchPair):
                 self.filters[one.ifindex].append(one.message()[2])
+            elif isinstance(one, operations.EndRedirect):
+                self.filters[one.ifindex].clear()
         return [self.refuses[type(one)] for one in changes
                 if type(one) in self.refuses]
 
@@ -99,6 +101,18 @@ def test_an_ingress_that_stands_is_taken(side):
     assert steps(side)[-1] == 'Redirect'
 
 
+def test_a_redirection_to_a_device_that_is_gone_ends_first(side):
+    """It drops all that the host receives, also beside a right one."""
+    side.ensure(policy())
+    steps(side)
+    del side.kernel.devices[receiver.IFB_DEV]
+    side.kernel.filters[7][:] = [redirect.redirect_all(7, target)[2]
+                                 for target in (0, 8)]
+    side.ensure(policy())
+    assert steps(side) == ['AddIfb', 'EndRedirect', 'AddIngress', 'Redirect']
+    assert [*map(redirect.redirect_target, side.kernel.filters[7])] == [8]
+
+
 @pytest.mark.parametrize('refused', [
     operations.AddIfb, operations.MatchPair, operations.AddIngress,
     operations.Redirect])
@@ -154,7 +168,7 @@ class Ingress:
     def tc_send(self, messages):
         self.sent += messages
         if redirect.delete_redirect(7) in messages:
-            self.filters.remove(OURS)
+            self.filters[:] = {OTHER} & {*self.filters}
         return [errno.EPERM for one in messages if one in self.refuses]
 
 
@@ -192,6 +206,12 @@ def test_without_a_queue_or_an_uplink_there_is_nothing_to_remove(
     found = ingress(monkeypatch, OURS)
     assert receiver.remove('up1') is False
     assert found.sent == []
+
+
+def test_a_redirection_to_an_ifb_that_is_gone_is_removed(side, monkeypatch):
+    found = ingress(monkeypatch, redirect.redirect_all(7, 0)[2])
+    assert receiver.remove('up1') is True
+    assert found.sent == ALL_REMOVED[:2]
 
 
 @pytest.mark.parametrize('refused', ALL_REMOVED)
