@@ -205,6 +205,9 @@ class Shaper:
         if self.policy is None:
             wanted |= current
         self.tree.change(wanted, self._settings_now(), now_s + self.grace_s)
+        if self.ports is None:
+            # The classification stays, and packets come to its classes.
+            self.tree.stay()
 
     def was_lost(self, changes: kernel_events.Changes) -> bool:
         """Return whether others may have changed this module's state; cheap.

@@ -170,6 +170,28 @@ def test_classes_stay_while_the_classification_is_refused(audit_s):
         assert not {0x10, 0x11, 0x12} & set(tree)
 
 
+def test_classes_stay_after_a_restart_while_the_ports_are_unknown():
+    """Packets of the old classification still come to them."""
+    before = started()
+    stood = set(before.uplink.tree)
+    found = enforcers.Enforcer(
+        before.uplink, before.classifier, speed_bps=lambda: LINK_BPS,
+        grace_s=GRACE_S)
+    found.set_policy(TWO, 200.0)
+    for now_s in 200.0 + GRACE_S, 300.0:
+        found.uplink.seen[0x11] = wire.ClassStats(10, 1, 500)
+        found.sync(TWO, 0, None, now_s)
+        found.adapt({minors.FIRST_PORT + 5: wire.ClassStats(
+            10 ** 6, 10 ** 4, 0, 10 ** 4 + int(now_s))}, {}, now_s)
+    found.uplink.seen.clear()
+    for now_s in 400.0, 500.0:
+        found.sync(TWO, 0, None, now_s)
+    assert stood <= set(found.uplink.tree) and not found.is_waiting
+    found.set_ports((PORT, AWAY), 600.0)
+    found.collect(600.0 + GRACE_S)
+    assert set(found.uplink.tree) == set(found.desired_tree())
+
+
 def test_what_is_queued_is_sent_first_but_not_for_ever():
     found = started()
     found.uplink.seen[0x11] = wire.ClassStats(10, 1, 500)
