@@ -202,12 +202,13 @@ class Agent:
     def failed(self, error: Exception) -> None:
         """Note that the kernel could not be read or changed: audit soon."""
         why = supervise.describe(error)
-        if why != self._failure:
-            LOG.error('Not enforced yet: %s', why)
-        self._failure = why
+        is_new, self._failure = why != self._failure, why
         self._audit_due_s = min(self._audit_due_s,
                                 time.monotonic() + self._retry_after_s)
-        self.reporter.wake()
+        # A report that fails itself would call for the next one at once.
+        if is_new:
+            LOG.error('Not enforced yet: %s', why)
+            self.reporter.wake()
 
     @property
     def is_failing(self) -> bool:
