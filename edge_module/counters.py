@@ -266,8 +266,11 @@ class Counters:
 
     def add_rdma(self, sent_bytes: int, received_bytes: int) -> None:
         """Take in the bytes of RDMA that the uplink's card counted."""
-        self._total(_RDMA).update(model.Counts(sent_bytes))
-        self._total(_RDMA_RECEIVED).update(model.Counts(received_bytes))
+        for name, total_bytes in ((_RDMA, sent_bytes),
+                                  (_RDMA_RECEIVED, received_bytes)):
+            # A counter that could not be read goes on where it was.
+            if total_bytes:
+                self._total(name).update(model.Counts(total_bytes))
 
     def sums(self) -> dict[str, Any]:
         """Return the fields of a report about the whole uplink."""

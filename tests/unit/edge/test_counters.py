@@ -48,6 +48,17 @@ def test_one_reading():
     assert seen.shared()['host'] == reports.PartCounters(100, 1, 4)
 
 
+def test_bytes_of_rdma_count_once_when_a_card_is_away_for_a_moment():
+    seen = _counters()
+    for sent_bytes, received_bytes in (500, 300), (0, 0), (600, 400):
+        seen.add_rdma(sent_bytes, received_bytes)
+    assert (seen.sums()['unshaped_sent_bytes'],
+            seen.sums()['rdma_received_bytes']) == (600, 400)
+    # The card was reset.
+    seen.add_rdma(50, 400)
+    assert seen.sums()['unshaped_sent_bytes'] == 650
+
+
 def test_coflows_of_further_uplinks_that_ended_leave_one_sum():
     """A row for each would be saved for ever."""
     seen, sent_bytes = _counters(), 0
