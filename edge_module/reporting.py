@@ -258,9 +258,10 @@ class Reporter:
         self._about = about
         self._failed = failed
         self._deliver = deliver
-        saved = files.load('totals') or {}
+        saved = files.load('totals')
         # Counters go on from their saved values, unless the host rebooted.
-        if saved.get('boot_id') != self.boot_id:
+        if not isinstance(saved, dict) or (
+                saved.get('boot_id') != self.boot_id):
             saved = {}
         self.epoch: str = saved.get('epoch') or uuid.uuid4().hex
         self.readings = Readings(

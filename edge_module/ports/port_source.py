@@ -123,7 +123,7 @@ class Ports:
         """
         token = self.source.token()
         if token != self._token or self._named is None or self.error:
-            self._token, look = token, True
+            look = True
             try:
                 found = self.source.read()
                 unfit = dict(_unfit(found))
@@ -136,9 +136,11 @@ class Ports:
                 error = str(refusal)
             if error is not None and error != self.error:
                 LOG.error('%s', error)
-            self.error = error
+            self.error, self._token = error, token
         if self._named is None or (
                 not look and time.monotonic() < self._look_due_s):
             return
-        self._look_due_s = time.monotonic() + _LOOK_S
+        # If that fails, it is tried again soon.
+        self._look_due_s = 0.0
         self.ports = with_devices(self._named, self.source.is_switched)
+        self._look_due_s = time.monotonic() + _LOOK_S

@@ -55,6 +55,7 @@ class StaticPorts(base.PortSource):
         try:
             rows = _FILE.decode(pathlib.Path(self.path).read_bytes()).ports
         except FileNotFoundError:
+            self.complaint = None
             return ()
         except (OSError, ValueError, exception.Invalid) as error:
             raise exception.Invalid(field='ports_file', value=self.path,

@@ -98,6 +98,31 @@ def test_devices_are_looked_up_when_announced_or_due(ports, monkeypatch):
     assert indexes(ports) == [('a', 3)]
 
 
+def test_a_look_that_fails_is_made_again(ports, source, monkeypatch):
+    ports.read()
+    links = base.devices.links
+
+    def fail(*_):
+        raise OSError(105, 'no buffer space')
+
+    monkeypatch.setattr(base.devices, 'links', fail)
+    for look in True, False:
+        with pytest.raises(OSError):
+            ports.read(look=look)
+    monkeypatch.setattr(base.devices, 'links', lambda: {
+        'lo': base.devices.Device(ifindex=9)})
+    ports.read(look=False)
+    assert indexes(ports) == [('a', 9)]
+    # So is a source whose library fails in its own way.
+    monkeypatch.setattr(base.devices, 'links', links)
+    source.number, source.error = 1, KeyError('x')
+    with pytest.raises(KeyError):
+        ports.read()
+    source.ports, source.error = (), None
+    ports.read(look=False)
+    assert ports.ports == ()
+
+
 def test_a_device_that_is_not_here():
     port = classify.VmPort(vm='a', dev='no-such-dev', mac='', ips=())
     assert base.with_devices([port])[0].ifindex == 0

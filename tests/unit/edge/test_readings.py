@@ -338,6 +338,15 @@ def test_counters_go_on_unless_the_host_was_booted(conf, enforcer, tmp_path):
     assert other.make(100.0).uplink_sent_bytes == 5
 
 
+@pytest.mark.parametrize('saved', [[1], 'x', 5])
+def test_saved_counters_without_sense_are_left_out(conf, enforcer, tmp_path,
+                                                   saved):
+    files = state.StateDir(str(tmp_path))
+    files.save('totals', saved)
+    assert reporter(conf, enforcer, files).make(
+        100.0).uplink_sent_bytes == 900
+
+
 def test_reports_go_on(conf, enforcer, tmp_path):
     conf.set_override('report_interval_s', 0.05, 'edge')
     found = reporter(conf, enforcer, state.StateDir(str(tmp_path)))

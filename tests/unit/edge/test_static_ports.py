@@ -71,6 +71,10 @@ def test_a_port_that_is_wrong_is_left_out_and_named(path, row, field):
     assert ports.complaint.startswith(f'ports[0]: {field}: ')
     path.write_text(json.dumps({'ports': [good]}))
     assert ports.read() and ports.complaint is None
+    path.write_text(json.dumps({'ports': [row]}))
+    assert ports.read() == () and ports.complaint
+    path.unlink()
+    assert ports.read() == () and ports.complaint is None
 
 
 def test_few_wrong_ports_are_named(path):
