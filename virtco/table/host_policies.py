@@ -174,6 +174,8 @@ def update(laid: layouts.Layouts, schedule: live.Schedule,
         old = policies.get(link.host)
         if not far[i] and not is_other_reach[i] and old is not None and (
                 old.is_close(made, tolerance)):
+            # The same link and limits are close to the told ones again.
+            is_other[i] = bool(layout.rivals)
             continue
         changed.append(link.host)
         policies[link.host] = made

@@ -15,6 +15,7 @@ from virtco.decide import policy_documents as policies
 from virtco.model import live
 from virtco.state import schedule_input
 from virtco.table import coflow_table
+from virtco.table import host_policy
 
 LINK_BPS, INGRESS_BPS = 1e9, 1.25e9
 #: Bytes of the only pair wait.
@@ -55,6 +56,29 @@ def rates(found, host='h0'):
 
 
 PAIR = ('h0', 'h1')
+
+
+def test_links_that_change_little_are_compared_once(monkeypatch):
+    def drifted(part):
+        return schedule_input.Hosts(dataclasses.replace(
+            host, link=coflow_table.Link(host.name, *(
+                part * rate_bps for rate_bps in host.link.speeds())))
+            for host in HOSTS)
+
+    found = policies.compute(seen := at())
+    compared, is_close = [], host_policy.HostPolicy.is_close
+    monkeypatch.setattr(host_policy.HostPolicy, 'is_close', lambda *args: (
+        compared.append(args[0].link.host), is_close(*args))[1])
+    seen = dataclasses.replace(seen, hosts=drifted(1.001))
+    for n_compared in (4, 0, 0):
+        compared.clear()
+        found = policies.compute(seen, found)
+        assert (found.changed, len(compared)) == ((), n_compared)
+    # All that they drifted by since they were told counts.
+    tolerance = seen.options.rate_tolerance_fraction
+    seen = dataclasses.replace(seen, hosts=drifted(1.001 + 2 * tolerance))
+    found = policies.compute(seen, found)
+    assert set(found.changed) == set(NAMES)
 
 
 def test_before_anything_is_known_there_is_no_host():
