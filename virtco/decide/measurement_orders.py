@@ -297,21 +297,27 @@ class Orders:
             if schedule:
                 session.merge(models.Order(
                     id=SCHEDULE, kind=SCHEDULE, state=db_orders.DONE,
-                    ordered_at=self._schedule[0], expires_at=0.0,
-                    document=schedule))
+                    ordered_at=schedule[0], expires_at=0.0,
+                    document=schedule[1]))
 
         self._database.as_leader(save)
+        if schedule:
+            self._schedule = schedule
         for order_id, now in changed.items():
             self._taken[order_id].written = now
             if now[0] in (db_orders.DONE, db_orders.FAILED):
                 del self._taken[order_id]
 
-    def _schedule_now(self) -> str | None:
-        """Return the schedule to be stored; None if it did not change."""
+    def _schedule_now(self) -> tuple[float, str] | None:
+        """Return the time and the schedule to be stored; None if it did not
+        change.
+        """
         now_s = self._clock()
         before_s, before = self._schedule
         if 0 <= now_s - before_s < SCHEDULE_S:
             return None
         found = _encoded(self._prober.state())
+        if found != before:
+            return now_s, found
         self._schedule = now_s, found
-        return found if found != before else None
+        return None

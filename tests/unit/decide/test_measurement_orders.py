@@ -324,6 +324,24 @@ def test_what_probing_does_is_written_down_now_and_then(start, clock):
     assert leader.orders.schedule()['n_hosts'] == 5
 
 
+def test_a_schedule_that_could_not_be_written_is_written_later(
+        start, clock, monkeypatch):
+    leader, api = start(), start()
+    clock.now = orders.SCHEDULE_S + 1
+    leader.orders.lead()
+
+    def away(work):
+        raise exception.DatabaseUnavailable(why='a test')
+
+    with monkeypatch.context() as patch:
+        patch.setattr(leader.orders._database, 'as_leader', away)
+        with pytest.raises(exception.DatabaseUnavailable):
+            leader.orders.turn()
+    assert api.orders.schedule() is None
+    leader.orders.turn()
+    assert api.orders.schedule() == msgspec.to_builtins(schedule(3))
+
+
 def test_a_check_of_a_process_that_leads_begins_at_once(start):
     leader = start()
     leader.orders.lead()
