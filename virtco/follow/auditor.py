@@ -59,6 +59,7 @@ class Auditor(threading.Thread):
         self._looks = itertools.count(1)
         # None until this look needs them.
         self._policies_bps: Mapping[str, neutron.Limits] | None = None
+        self._is_neutron_away = False
         self._is_ending = threading.Event()
 
     def stop(self) -> None:
@@ -141,7 +142,7 @@ class Auditor(threading.Thread):
             [str, Vms], Repairs]) -> int:
         """Repair differences project by project; return their number."""
         n_repaired = 0
-        self._policies_bps = None
+        self._policies_bps, self._is_neutron_away = None, False
         for project_id, of_project in itertools.groupby(
                 vms, key=lambda vm: vm.project_id):
             if self._is_ending.is_set():
@@ -196,9 +197,13 @@ class Auditor(threading.Thread):
         """Return the limits of a project's VMs that have any; None while
         Neutron does not tell.
         """
+        if self._is_neutron_away:
+            return None  # The other projects would wait for it, too.
         try:
             if self._policies_bps is None:
+                self._is_neutron_away = True
                 self._policies_bps = self._neutron.policies_bps()
+                self._is_neutron_away = False
             return self._neutron.limits_bps(self._policies_bps, project_id,
                                             only)
         except exception.NovaUnavailable as error:

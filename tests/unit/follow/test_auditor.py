@@ -122,6 +122,21 @@ def test_only_projects_of_groups_are_listed_and_only_what_differs(
     assert 'virtco_nova_repairs_total{change="Gone"} 1.0' in text
 
 
+def test_a_neutron_that_is_away_is_asked_once_a_look(bench, database,
+                                                     neutron):
+    _nova, _applied, audit, _counts = bench
+    for project_id in 'pqr':
+        add_group(database, project_id, ['h1'])
+    for _ in range(2):
+        neutron.asked.clear()
+        audit.compare()
+        assert neutron.asked == ['policies']
+    neutron.found = {}
+    neutron.asked.clear()
+    audit.compare()
+    assert neutron.asked == ['policies', *((one, ()) for one in 'pqr')]
+
+
 def test_limits_of_ports_are_told_once(bench, database, neutron):
     nova, applied, audit, _counts = bench
     add_group(database, 'p', ['h1', 'h2'])
