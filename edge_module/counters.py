@@ -161,10 +161,18 @@ class Counters:
         """Return the totals of the kernel's classes; delete those without."""
         self._classes = {minor: of for minor, of in self._classes.items()
                          if minor in classes or minor in self.coflow_minors}
+        left: dict[int, Total] = {}
         for kind in _OF_OWNERS:
             for name in [*self._totals[kind]]:
                 if name != self._name_of(int(name.where)):
-                    del self._totals[kind][name]
+                    left[int(name.where)] = self._totals[kind].pop(name)
+        for minor in left.keys() & classes:
+            owner = self._name_of(minor)
+            if owner is not None:
+                # Bytes so far were the other owner's, and are not counted.
+                last = left[minor].last
+                self._totals[owner.kind][owner] = Total(
+                    model.Counts().since(last), last)
         # Leaves that are gone are added up for each part, and so are classes
         # of further uplinks.
         for name in (*self._totals['leaf'], *self._totals['uplink']):

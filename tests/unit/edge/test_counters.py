@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 import msgspec
 from msgspec import structs
+import pytest
 
 from edge_module import counters
 from edge_module.classify import classified as classify
@@ -57,6 +58,31 @@ def test_bytes_of_rdma_count_once_when_a_card_is_away_for_a_moment():
     # The card was reset.
     seen.add_rdma(50, 400)
     assert seen.sums()['unshaped_sent_bytes'] == 650
+
+
+@pytest.mark.parametrize('is_restarted', [False, True])
+def test_a_class_that_becomes_anothers_begins_from_nothing(is_restarted):
+    """Its minor is free before its queue is sent, which may take longer."""
+    def of_other(seen):
+        return {one.coflow_id: one for one in seen.coflows()}['other']
+
+    seen = _counters()
+    seen.add_stats(STATS)
+    if is_restarted:
+        seen = counters.Counters(json.loads(msgspec.json.encode(
+            seen.to_rows())))
+    other = structs.replace(test_tcplan.coflow(0x11, 1e6), coflow_id='other')
+    seen.name_classes([other])
+    seen.add_stats(STATS)
+    entry = of_other(seen)
+    assert (entry.sent_bytes, entry.sent_packets, entry.drops) == (0, 0, 0)
+    seen.add_stats(STATS | {0x11: wire.ClassStats(650, 3, 0, 2)})
+    entry = of_other(seen)
+    assert (entry.sent_bytes, entry.sent_packets, entry.drops) == (50, 2, 0)
+    # Its class was made anew.
+    seen.add_stats(STATS | {0x11: wire.ClassStats(30, 1, 0, 0)})
+    entry = of_other(seen)
+    assert (entry.sent_bytes, entry.sent_packets) == (80, 3)
 
 
 def test_coflows_of_further_uplinks_that_ended_leave_one_sum():
