@@ -146,9 +146,10 @@ class Enforcer(shaper.Shaper):
     @property
     def host(self) -> devices.OfHost:
         """The host's own devices."""
-        if self._host is None:
-            self._host = devices.of_host()
-        return self._host
+        host = self._host  # another thread may forget it
+        if host is None:
+            host = self._host = devices.of_host()
+        return host
 
     def noted_ports(self) -> tuple[classify.VmPort, ...]:
         """Return the ports, with a note where one could not be attached, or

@@ -17,6 +17,7 @@ from edge_module import shaper
 from edge_module import virtual_functions
 from edge_module.classify import classified as classify
 from edge_module.ports import kinds
+from edge_module.privileged import devices
 from edge_module.qdisc import wire
 from edge_module.tcplan import minors
 from edge_module.tcplan import model
@@ -123,6 +124,18 @@ def test_the_kernel_becomes_the_policy(policies):
         assert found.uplink.most_bps <= (
             max(before_bps, after_bps, link_bps) + 8 * 200)
         found.uplink.most_bps = 0
+
+
+def test_the_hosts_devices_may_be_forgotten_while_they_are_asked_for():
+    known, found = devices.OfHost(frozenset({'a'}), frozenset()), make()
+
+    class Forgotten(type(found)):
+        found = [None, known]
+        _host = property(lambda self: self.found.pop(),
+                         lambda self, host: None)
+
+    found.__class__ = Forgotten
+    assert found.host == known
 
 
 def test_classes_leave_when_their_grace_is_over():
