@@ -124,8 +124,10 @@ class PortTurns:
         before, self._answers = self._answers, {
             minor: (counted[minor].sent_bytes, packets)
             for minor, packets in received.items()}
+        # Counters of packets go back when a device is made anew.
         return {minor for minor, (sent_bytes, packets) in self._answers.items()
-                if minor in before and sent_bytes - before[minor][0]
+                if minor in before and packets >= before[minor][1]
+                and sent_bytes - before[minor][0]
                 > _BYTES_PER_ANSWER * (1 + packets - before[minor][1])}
 
     def _turn(self, minor: int, since: model.Counts, now_s: float) -> float:

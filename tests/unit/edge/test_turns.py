@@ -94,6 +94,16 @@ def test_who_fills_a_queue_and_hears_nothing_floods():
     assert port.turns == {}
 
 
+def test_a_port_whose_counter_goes_back_is_not_silent():
+    """Its device was made anew, or could not be read."""
+    port = _turns()
+    for now_s, heard in enumerate([10 ** 6, 0, 5]):
+        port.update({OTHER: model.Counts(10 ** 9 + 1500 * now_s,
+                                         10 ** 6 + now_s)},
+                    now_s, received={OTHER: heard})
+    assert port.turns == {}
+
+
 def test_a_class_that_was_made_anew_begins_anew():
     port = _turns()
     port.update({PORT: _sent(1514, 9000, 9000)}, 0)
