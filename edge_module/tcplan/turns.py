@@ -124,7 +124,7 @@ class PortTurns:
         before, self._answers = self._answers, {
             minor: (counted[minor].sent_bytes, packets)
             for minor, packets in received.items()}
-        # Counters of packets go back when a device is made anew.
+        # Counters of a device that is created again go back.
         return {minor for minor, (sent_bytes, packets) in self._answers.items()
                 if minor in before and packets >= before[minor][1]
                 and sent_bytes - before[minor][0]
