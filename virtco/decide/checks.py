@@ -185,8 +185,15 @@ class Checks:
         check.note(findings=list(preflight.judge(
             planned, measured, self._live.nominal_links_bps(hosts), leaf_of,
             uplinks)))
-        self._conclude({*hosts, *preflight.loaded_leaves(planned, leaf_of)},
-                       check.now.findings)
+        # Findings about hosts and uplinks without a reading are kept.
+        came = list(zip(planned, measured))
+        self._conclude({
+            *(host for one, rates_bps in came if not one.loaded
+              for pair in rates_bps for host in pair),
+            *preflight.loaded_leaves((
+                one for one, rates_bps in came
+                if len(rates_bps) == len(one.pairs)), leaf_of)},
+            check.now.findings)
 
     def _discover(self, check: Check) -> None:
         """Measure mixed rounds, and infer the network's tree from them."""

@@ -166,6 +166,21 @@ def test_trains_without_a_rate_are_counted():
         for pair in some.pairs)
 
 
+@pytest.mark.parametrize(('away', 'subjects'), [
+    ('', {*HOSTS, 'l1', 'l2'}),
+    # A pair of lone rounds is within a leaf.
+    ('d', set('ab')), (HOSTS, set())])
+def test_findings_without_a_new_reading_are_kept(away, subjects):
+    network = Network(types.SimpleNamespace(
+        leaf_of={'a': 'l1', 'b': 'l1', 'c': 'l2', 'd': 'l2'}, subtrees=()))
+    network.silent = {(src, dst) for src in HOSTS for dst in HOSTS
+                      if src in away or dst in away}
+    found, concluded = start(network)
+    found.take(one := check())
+    assert ended(one).now.state == 'done'
+    assert concluded == [(subjects, [])]
+
+
 @pytest.mark.parametrize('purpose', ['check', 'discover'])
 def test_nothing_is_ordered_while_a_train_is_under_way(purpose):
     network = Network()
