@@ -60,8 +60,14 @@ def save(session: orm.Session, order_id: str, state: str, document: str
         state=state, document=document))
 
 
-def restart(session: orm.Session) -> None:
-    """Reset running orders to waiting after a change of the leader."""
+def restart(session: orm.Session, until_s: float) -> None:
+    """Reset running orders to waiting after a change of the leader.
+
+    :param until_s: time before which they do not expire.
+    """
+    session.execute(sa.update(_ORDER).where(
+        _ORDER.state == RUNNING, _ORDER.expires_at < until_s).values(
+            expires_at=until_s))
     session.execute(sa.update(_ORDER).where(
         _ORDER.state == RUNNING).values(state=WAITING))
 

@@ -100,7 +100,10 @@ class Orders:
 
     def lead(self) -> None:
         """Carry out orders in this process from now on."""
-        self._database.as_leader(db_orders.restart)
+        # The leader before had taken them up, however old they are.
+        until_s = self._clock() + PROBE_EXPIRES_S
+        self._database.as_leader(
+            lambda session: db_orders.restart(session, until_s))
         self._leads = True
 
     # In every process.

@@ -146,6 +146,21 @@ def test_progress_is_seen_by_all_and_another_leader_begins_anew(start):
     assert len(successor.checks.taken) == 1
 
 
+def test_who_leads_next_begins_with_old_orders_that_were_under_way(
+        start, clock):
+    leader, successor = start(), start()
+    leader.orders.lead()
+    check = leader.orders.check(['a', 'b'])['check_id']
+    leader.orders.probe(PROBE)
+    leader.checks.taken[0].note(state='running')
+    leader.orders.turn()
+    clock.now += orders.CHECK_EXPIRES_S
+    successor.orders.lead()
+    successor.orders.turn()
+    assert len(successor.checks.taken) == len(successor.prober.asked) == 1
+    assert successor.orders.find_check(check)['state'] == 'waiting'
+
+
 def test_an_answer_is_written_as_it_comes(start):
     leader = start()
     leader.orders.lead()
