@@ -139,7 +139,7 @@ class Checks:
             state, why = 'failed', None
             try:
                 self._prober.hold(True)
-                self._wait(self._prober.is_idle)
+                self._wait(self._prober.is_idle, probes.ASKED_S)
                 if check.now.purpose == 'check':
                     self._run(check)
                 else:

@@ -34,6 +34,8 @@ _AWAITED = 0.25
 TIMEOUT_S = 5.0
 #: Time in which an operator's order reaches the edge modules.
 _FETCHED_S = 3.0
+#: Time of such an order beside TIMEOUT_S, at most.
+ASKED_S = _FETCHED_S + probe_order.MOST_BULK_S
 #: Time for all orders of a round to arrive, and for its hosts to connect.
 START_S = 0.5
 

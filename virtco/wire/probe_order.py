@@ -17,7 +17,8 @@ MAX_BULK_BYTES = 2 ** 28
 Bursts = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 Packets = Annotated[int, msgspec.Meta(ge=2, le=MAX_PACKETS)]
 PacketBytes = Annotated[int, msgspec.Meta(ge=64, le=MAX_PACKET_BYTES)]
-BulkTime = Annotated[float, msgspec.Meta(gt=0, le=10)]
+MOST_BULK_S = 10
+BulkTime = Annotated[float, msgspec.Meta(gt=0, le=MOST_BULK_S)]
 
 
 class Train(msgspec.Struct, frozen=True, tag_field='op', tag='train'):

@@ -234,6 +234,22 @@ def test_a_round_without_answers_ends(monkeypatch, transfer, limit_s):
     assert clock.now_s == pytest.approx(7.0 + limit_s, abs=0.05)
 
 
+def test_a_check_waits_for_the_longest_order_before_it(monkeypatch):
+    network, began_s = Network(), []
+    found, _concluded = start(network)
+    monkeypatch.setattr(checks, 'time', clock := Time())
+    # The operator's order is fetched, sends, and is given up.
+    ends_s = clock.now_s + 3 + 10 + 5
+    network.is_idle = lambda: (clock.now_s >= ends_s
+                               and Network.is_idle(network))
+    order = network.order
+    network.order = lambda *args: (began_s.append(clock.now_s),
+                                   order(*args))[1]
+    found.take(one := check())
+    assert ended(one).now.state == 'done'
+    assert began_s[0] == pytest.approx(ends_s, abs=0.05)
+
+
 def test_what_fails_tells_why():
     network = Network()
     network.wire_tree = None
