@@ -143,7 +143,8 @@ class Programs:
     def age(self, seconds):
         """Have all that was learned be older."""
         def older(time_s):
-            return time_s and max(1, time_s - seconds)
+            # Modulo, as a kernel may have begun later than that.
+            return time_s and ((time_s - seconds) % 2 ** 32 or 1)
 
         empty = bytes(bpf_maps.BUCKET_BYTES)
         for ifindex in self.port, self.wire:
@@ -579,7 +580,8 @@ def _check(programs, fields, steps):
                                 (1, model.owed, _OWED_S),
                                 (2, model.reached, _REACHED_S)):
         assert {mac for mac, times in near.items()
-                if times[place] and now_s - times[place] <= kept_s} == {
+                if times[place]
+                and (now_s - times[place]) % 2 ** 32 <= kept_s} == {
                     mac.hex(':') for mac in kept}, place
     assert programs.reached() >= {
         (ifindex, mac.hex(':')) for ifindex, kept in (
