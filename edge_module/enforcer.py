@@ -140,6 +140,8 @@ class Enforcer(shaper.Shaper):
             self.classifier.forget()
             self.functions.forget()
             self._host = None
+            if self.receiver is not None:
+                self.receiver.follow(self.link_bps)
         for one in self.further:
             one.forget()
 

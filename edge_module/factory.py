@@ -102,7 +102,8 @@ class Parts:
             return None
         return edge_receiver.Receiver(
             self.kernel, options.uplink_dev,
-            link_speed.ingress_bps(self.conf, egress_bps))
+            link_speed.ingress_bps(self.conf, egress_bps),
+            is_symmetric=not options.link_ingress_bps)
 
     def enforcer(self) -> edge_enforcer.Enforcer:
         """Make an enforcer for the configured uplink.

@@ -36,13 +36,23 @@ MOST_PAIRS = 1000
 
 
 class Receiver:
-    """Keeps the ingress side of one uplink as a policy wants it."""
+    """Keeps the ingress side of one uplink as a policy wants it.
 
-    def __init__(self, kernel: protocol.Kernel, dev: str, ingress_bps: float):
+    :param is_symmetric: whether the uplink receives as fast as it sends.
+    """
+
+    def __init__(self, kernel: protocol.Kernel, dev: str, ingress_bps: float,
+                 is_symmetric: bool = False):
         self.kernel = kernel
         self.dev = dev
         self.ingress_bps = ingress_bps
+        self.is_symmetric = is_symmetric
         self.queue = htb.Uplink(kernel, IFB_DEV)
+
+    def follow(self, egress_bps: float) -> None:
+        """Take over the present speed of the uplink."""
+        if self.is_symmetric:
+            self.ingress_bps = egress_bps
 
     def desired_tree(self, policy: edge_policy.EdgePolicy) -> model.Tree:
         """Link, default, and one class for all coflows together."""

@@ -627,7 +627,14 @@ def test_open_vswitch_is_waited_for(conf, monkeypatch, caplog):
 
 def test_the_receiver_is_protected_where_that_is_wanted(conf):
     found = parts(conf, protect_receiver=True, link_ingress_bps=1e9)
-    assert found.receiver(7.0).ingress_bps == 0.75e9
+    side = found.receiver(7.0)
+    side.follow(2e9)
+    assert side.ingress_bps == 0.75e9
+    side = parts(conf, protect_receiver=True,
+                 link_ingress_bps=0.0).receiver(7.0)
+    assert side.ingress_bps == 7.0
+    side.follow(9.0)
+    assert side.ingress_bps == 9.0
 
 
 class Database:

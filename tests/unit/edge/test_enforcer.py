@@ -303,7 +303,7 @@ def test_beside_somebody_elses_qdisc_coflows_are_counted():
     """In no class of theirs; the receiver's side goes on."""
     guard, received = Guard(), []
     found = started(guard=guard, receiver=types.SimpleNamespace(
-        ensure=received.append))
+        ensure=received.append, follow=lambda link_bps: None))
     key = classify.Entry(5, '10.0.0.1', '10.0.0.2')
     assert found.conflict is None
     assert found.classifier.table.entries == {key: 0x11}
@@ -703,6 +703,9 @@ class Receiver:
     def ensure(self, policy):
         self.policies.append(policy)
 
+    def follow(self, egress_bps):
+        self.egress_bps = egress_bps
+
 
 def test_the_receiver_hears_of_policies_alone():
     found = make(receiver=Receiver())
@@ -711,6 +714,15 @@ def test_the_receiver_hears_of_policies_alone():
     found.set_policy(ONE, 100.0)
     assert found.receiver.policies == [ONE]
     assert found.steps[-1] == 'receive'
+
+
+def test_the_receiver_follows_the_speed_of_the_link():
+    """Such as of a bond whose second member came after the start."""
+    speed = [LINK_BPS]
+    found = started(speed_bps=lambda: speed[0], receiver=Receiver())
+    speed[0] = 2 * LINK_BPS
+    found.reconcile(200.0)
+    assert found.receiver.egress_bps == 2 * LINK_BPS
 
 
 def _with_functions():
