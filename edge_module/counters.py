@@ -91,6 +91,15 @@ def _minor_of(name: Name) -> int:
     return int(name.where or 0)
 
 
+def _is_known(name: Name) -> bool:
+    """Return whether this version has counters of such a name."""
+    if name.kind in ('pair', 'peer'):
+        return True
+    has_minor = name.where.removeprefix('-').isdecimal()
+    return (has_minor or not name.where and name.kind not in _OF_OWNERS) and (
+        name.kind not in ('shared', 'leaf') or name.subject in get_args(Part))
+
+
 _Row = tuple[Name, model.Counts, model.Counts]
 
 
@@ -111,7 +120,8 @@ class Counters:
             # A row of another version is left out.
             with contextlib.suppress(msgspec.ValidationError):
                 name, base, last = msgspec.convert(row, _Row)
-                self._totals[name.kind][name] = Total(base, last)
+                if _is_known(name):
+                    self._totals[name.kind][name] = Total(base, last)
 
     def to_rows(self) -> list[_Row]:
         """Return all totals as JSON rows, for the constructor to read."""
