@@ -20,6 +20,8 @@ LOG = logging.getLogger(__name__)
 
 # How long a class is kept beyond its time while something is queued in it.
 _PATIENCE_S = 30.0
+# Seconds until a deletion that was refused is tried again.
+_RETRY_S = 5.0
 
 
 class TreeKeeper:
@@ -186,6 +188,8 @@ class TreeKeeper:
         try:
             self.uplink.delete_classes(ready)
         except exception.VirtcoException:
+            # The kernel keeps a class that a filter of others names.
+            self._leaving |= dict.fromkeys(ready, now_s + _RETRY_S)
             self.forget()
             raise
         for minor in ready:

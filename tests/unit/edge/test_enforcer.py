@@ -152,6 +152,25 @@ def test_classes_leave_when_their_grace_is_over():
     assert found.steps[-1] == 'delete'
 
 
+def test_a_class_that_the_kernel_keeps_is_deleted_now_and_then():
+    """Such as one that a filter of others names; all is read after it."""
+    found = started()
+    found.set_policy(TWO, 200.0)
+    found.uplink.refuses.add('delete_classes')
+    found.uplink.asked.clear()
+    n_refused = 0
+    for now_s in (205.0 + step / 4 for step in range(40)):
+        try:
+            found.collect(now_s)
+        except exception.KernelRefused:
+            n_refused += 1
+    assert n_refused == found.uplink.asked.count('delete_classes') == 2
+    assert found.uplink.asked.count('snapshot') <= 2
+    found.uplink.refuses.clear()
+    found.reconcile(215.0)
+    assert not {0x10, 0x11, 0x12} & set(found.uplink.tree)
+
+
 @pytest.mark.parametrize('audit_s', [5.0, 1e9])
 def test_classes_stay_while_the_classification_is_refused(audit_s):
     """Packets still come to them, at each uplink."""
