@@ -157,15 +157,22 @@ class Auditor(threading.Thread):
 
     def _repair(self, wrong: Repairs) -> int:
         """Apply changes that no notification told of; return their number."""
-        # A VM that a notification changed meanwhile is newer than Nova's list.
-        unchanged = set(self._believed()) if wrong else set()
         n_repaired = 0
         for vm, change in wrong:
-            if vm in unchanged and self._apply(change):
+            # A VM that a notification changed meanwhile, perhaps during the
+            # repairs before this one, is newer than Nova's list.
+            if self._is_unchanged(vm) and self._apply(change):
                 n_repaired += 1
                 self._metrics.repairs.labels(type(change).__name__).inc()
                 LOG.info('No notification told of this: %s', change)
         return n_repaired
+
+    def _is_unchanged(self, vm: db_groups.Believed) -> bool:
+        with self._database.reader() as session:
+            member = db_groups.member_of(session, vm.instance_uuid)
+        return member is not None and vm[2:] == (
+            member.state, member.host, member.addresses,
+            member.egress_limit_bps, member.ingress_limit_bps)
 
     def _wrong(self, project_id: str, vms: Vms) -> Repairs:
         """Return the VMs that differ from Nova, each with its repair.

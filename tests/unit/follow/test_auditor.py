@@ -122,6 +122,24 @@ def test_only_projects_of_groups_are_listed_and_only_what_differs(
     assert 'virtco_nova_repairs_total{change="Gone"} 1.0' in text
 
 
+def test_a_notification_during_the_repairs_is_newer_than_the_list(
+        bench, database):
+    nova, applied, audit, _counts = bench
+    add_group(database, 'p', ['h1', 'h1', 'h1'])
+    nova.pages = {'p': [server(f'p-{row}', 'h2') for row in range(3)]}
+    apply = audit._apply
+
+    def moved_by_a_notification(change):
+        with database.writer() as session:
+            session.get(models.Member, ('p', 1)).host = 'h3'
+        return apply(change)
+
+    audit._apply = moved_by_a_notification
+    assert audit.compare() == 2
+    assert applied == [notifications.Built('p-0', 'h2'),
+                       notifications.Built('p-2', 'h2')]
+
+
 def test_a_neutron_that_is_away_is_asked_once_a_look(bench, database,
                                                      neutron):
     _nova, _applied, audit, _counts = bench
