@@ -7,8 +7,9 @@ import itertools
 import re
 
 _NUMBERED = re.compile(r'(.*?)([0-9]{1,9})', re.ASCII | re.DOTALL)
-_BRACKETED = re.compile(r'(?:[^\[\]]++|\[[^\[\]]*+\])*+')
-_WORD = re.compile(r'(?:[^\[\],]++|\[[^\[\]]*+\])++')
+# No possessive quantifiers: Python 3.11.2, Debian's, matches too much by them.
+_BRACKETED = re.compile(r'[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*')
+_WORD = re.compile(r'(?=[^,])[^\[\],]*(?:\[[^\[\]]*\][^\[\],]*)*')
 _PART = re.compile(r'[^\[\],\s]+|\[([0-9,\s-]*)\]', re.ASCII)
 _RANGE = re.compile(r'\s*([0-9]{1,9})\s*(?:-\s*([0-9]{1,9})\s*)?', re.ASCII)
 
