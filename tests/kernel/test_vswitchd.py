@@ -62,8 +62,9 @@ def _wait_shaped(site, flow):
 def _qos_type(site):
     """Type of Open vSwitch's QoS at the uplink; None without one."""
     row = site.switch.vsctl('get', 'port', 'uplink0', 'qos')
-    return None if row == '[]' else site.switch.vsctl('get', 'qos', row,
-                                                      'type')
+    # It may be gone by now.
+    return None if row == '[]' else site.switch.vsctl(
+        '--if-exists', 'get', 'qos', row, 'type')
 
 
 @real_time

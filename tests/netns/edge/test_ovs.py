@@ -236,7 +236,9 @@ def test_a_port_with_a_vlan_is_not_ok(site):
 
 def _qos_type(switch):
     row = switch.vsctl('get', 'port', 'uplink0', 'qos')
-    return None if row == '[]' else switch.vsctl('get', 'qos', row, 'type')
+    # It may be gone by now.
+    return None if row == '[]' else switch.vsctl(
+        '--if-exists', 'get', 'qos', row, 'type')
 
 
 def _restart_vswitchd(switch):
