@@ -335,11 +335,12 @@ class Place:
         with self._state.database.reader() as session:
             names = records.coflow_names(
                 session, [one.coflow_id for one in found.delays])
-        return msgspec.structs.replace(found, delays=[
+        return msgspec.structs.replace(found, delays=sorted((
             msgspec.structs.replace(one, **dict(zip(
                 ('name', 'project_id'),
                 names.get(one.coflow_id, (None, None)))))
-            for one in found.delays])
+            for one in found.delays), key=lambda one: (
+                one.before_s - one.after_s, one.name or '')))
 
     def adviser(self) -> 'advisers.Adviser':
         """Make the searcher of moves that would pay."""

@@ -453,6 +453,20 @@ def test_who_would_be_delayed_has_a_name(make):
         'c-p-b': ('shuffle', 'p'), 'gone': (None, None)}
 
 
+@pytest.mark.parametrize('read', [('c-p-a', 'c-p-b'), ('c-p-b', 'c-p-a')])
+def test_who_would_be_delayed_alike_is_ordered_by_name(make, read):
+    one = make()
+    for key, name in (('a', 'sort'), ('b', 'copy')):
+        stored.add(one.database, stored.group(key), stored.coflow(
+            f'p-{key}', name=name))
+    one.state.loads = lambda _only: tuple(snapshot.ActiveCoflow(
+        name, (('h0', 9e10), ('h1', 9e10)), (('h0', 9e10), ('h1', 9e10)),
+        (('h0', 'h1', 9e10), ('h1', 'h0', 9e10))) for name in read)
+    found = one.room.what_if(plan.PlanRequest(groups=[RING], hosts=hosts(
+        h0=(1, 1, 1), h1=(1, 1, 1))))
+    assert [late.name for late in found.delays] == ['copy', 'sort']
+
+
 def test_what_would_be_on_the_hosts_that_are_known(make):
     question = plan.PlanRequest(groups=[RING])
     with pytest.raises(exception.Invalid, match='none is known'):
