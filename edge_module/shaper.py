@@ -189,6 +189,9 @@ class Shaper:
                     self.uplink.is_shared = is_shared
                     self.tree.forget()
             self._shape(now_s)
+            if self.guard is not None and self.uplink.is_around_new:
+                self.guard.remind()
+                self.uplink.is_around_new = False
         except exception.QdiscConflict as error:
             conflict = str(error)
             self.tree.forget()

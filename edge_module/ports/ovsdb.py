@@ -32,7 +32,7 @@ LOG = logging.getLogger(__name__)
 
 # Columns that are announced, by table: Open vSwitch writes counters of all
 # interfaces every five seconds, which would be read each time.
-_COLUMNS = {'Open_vSwitch': ('other_config', 'external_ids'),
+_COLUMNS = {'Open_vSwitch': ('other_config', 'external_ids', 'next_cfg'),
             'Bridge': ('name', 'datapath_type', 'ports'),
             'Port': ('name', 'interfaces', 'qos', 'tag', 'other_config',
                      'external_ids'),
@@ -146,7 +146,8 @@ class OvsDb(base.PortSource):
             self.connected().ovsdb_connection.lock)
         return lock
 
-    def _rows(self, table: str) -> list[ovs_idl.Row]:
+    def rows(self, table: str) -> list[ovs_idl.Row]:
+        """Return the rows of a table, to be read under the lock."""
         return list(self.connected().idl.tables[table].rows.values())
 
     def read(self) -> tuple[classify.VmPort, ...]:
@@ -160,9 +161,9 @@ class OvsDb(base.PortSource):
     def _ports(self) -> Iterator[classify.VmPort]:
         bridges = [(bridge, [(port, item) for port in bridge.ports
                              for item in port.interfaces])
-                   for bridge in self._rows('Bridge')]
+                   for bridge in self.rows('Bridge')]
         offloads = any(row.other_config.get('hw-offload') == 'true'
-                       for row in self._rows('Open_vSwitch'))
+                       for row in self.rows('Open_vSwitch'))
         routes = any(item.name.startswith('qr-')
                      for _, ends in bridges for _, item in ends)
         for bridge, ends in bridges:
@@ -188,7 +189,7 @@ class OvsDb(base.PortSource):
         """Find bridge and port of a device; None where no bridge has it."""
         with self.locked():
             return next((
-                (bridge, port) for bridge in self._rows('Bridge')
+                (bridge, port) for bridge in self.rows('Bridge')
                 for port in bridge.ports
                 if any(item.name == dev for item in port.interfaces)), None)
 
@@ -203,7 +204,7 @@ class OvsDb(base.PortSource):
     def is_ovns(self, bridge: ovs_idl.Row) -> bool:
         """Return whether OVN reaches a physical network by a bridge."""
         return bridge.name in {
-            pair.rpartition(':')[2] for row in self._rows('Open_vSwitch')
+            pair.rpartition(':')[2] for row in self.rows('Open_vSwitch')
             for key, value in row.external_ids.items()
             if key.startswith(_MAPPINGS) for pair in value.split(',')}
 
@@ -277,6 +278,23 @@ class OvsGuard:
                 transaction.add(api.db_set('Port', port, ('qos', made)))
             LOG.info('Open vSwitch leaves the qdisc of %s alone (%s)',
                      self.dev, NOOP)
+
+    def remind(self) -> None:
+        """Have Open vSwitch set the limits of its own row again.
+
+        It sets them when its configuration changes only, and cannot while an
+        HTB that it did not make comes between two of its steps.
+        """
+        found = self._seen and self._seen[1]
+        if not found or found.kind != HTB:
+            return
+        with self.database.locked():
+            row, *_ = self.database.rows('Open_vSwitch')
+            uuid, count = row.uuid, row.next_cfg + 1
+        api = self.database.connected()
+        with api.transaction(check_error=True) as transaction:
+            transaction.add(api.db_set('Open_vSwitch', uuid,
+                                       ('next_cfg', count)))
 
     def was_lost(self) -> bool:
         """Return whether the QoS changed since :meth:`ensure`; cheap."""

@@ -58,6 +58,9 @@ class Uplink:
         self.dev = dev
         #: Whether another program may put classes at the root at any time.
         self.is_shared = False
+        #: Whether the HTB around ours was made here, and the other program
+        #: was not told yet.
+        self.is_around_new = False
         #: Whether ours was inside another program's when it was read last.
         self.is_inside = False
         #: Classes around ours at that time, by minor.
@@ -201,6 +204,7 @@ class Uplink:
                    f'create the qdisc of {self.dev}')
             return
         assert seen is not None
+        self.is_around_new |= not seen.is_inside
         steps: list[list[operations.Part]] = [
             ['instead' if seen.present else 'root'], ['link']]
         for parts in ([] if seen.is_inside else steps) + [

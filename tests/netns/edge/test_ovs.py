@@ -291,13 +291,22 @@ def test_an_htb_that_open_vswitch_sets_and_clears_holds_beside_ours(site,
     beds.wait_for(lambda: _qos_type(switch) == rest
                   and '7000:11' in edge.tc(), 10, 'row and tree')
     _shape(switch)
-    beds.wait_for(lambda: 'htb 1: root' in _qdisc(bed)
-                  and 'htb 7000: parent 1:fffd' in _qdisc(bed)
-                  and '7000:11' in edge.tc(), 10, 'both')
+
+    def are_both_there():
+        return ('htb 1: root' in _qdisc(bed)
+                and 'htb 7000: parent 1:fffd' in _qdisc(bed)
+                and '7000:11' in edge.tc()
+                and 'ceil 20Mbit' in beds.run(
+                    'tc', 'class', 'show', 'dev', 'uplink0', 'classid',
+                    '1:fffe', netns=bed.ns('h1')))
+
+    beds.wait_for(are_both_there, 10, 'both')
     controller.wait_report(lambda r: r['health'] == 'ok' and r['error'])
-    assert 'ceil 20Mbit' in beds.run('tc', 'class', 'show', 'dev', 'uplink0',
-                                     'classid', '1:fffe', netns=bed.ns('h1'))
     assert _qos_type(switch) == 'linux-htb'
+    # Open vSwitch does not notice that.
+    beds.run('tc', 'qdisc', 'del', 'dev', 'uplink0', 'root',
+             netns=bed.ns('h1'))
+    beds.wait_for(are_both_there, 10, 'both again')
     switch.vsctl('clear', 'port', 'uplink0', 'qos')
     beds.wait_for(lambda: _qos_type(switch) == rest
                   and '7000:11' in edge.tc(), 10, 'row and tree again')

@@ -454,12 +454,15 @@ def test_limits_hold_where_they_can_and_without_a_controller(
 class Guard:
     def __init__(self):
         self.ensured, self.lost, self.error = 0, False, None
-        self.sharer = None
+        self.sharer, self.reminded = None, 0
 
     def ensure(self):
         self.ensured += 1
         if self.error is not None:
             raise self.error
+
+    def remind(self):
+        self.reminded += 1
 
     def was_lost(self):
         return self.lost
@@ -486,6 +489,23 @@ def test_queues_of_others_are_noted_and_hold_nothing_up():
     guard.error = exception.QdiscConflict(dev='up1', qdisc='linux-codel')
     found.reconcile(103.0)
     assert found.note is None and 'linux-codel' in found.conflict
+
+
+def test_who_shares_is_told_of_each_qdisc_that_is_made_in_its_place():
+    """Open vSwitch fails where it comes second, and does not try again."""
+    guard = Guard()
+    found = started(guard=guard)
+    assert not guard.reminded
+    for number in range(1, 3):
+        found.uplink.is_around_new = True
+        found.uplink.refuses.add('snapshot')
+        with pytest.raises(exception.KernelRefused):
+            found.reconcile(100.0 + number)
+        assert guard.reminded == number - 1
+        found.uplink.refuses.clear()
+        for _ in range(2):
+            found.reconcile(110.0 + number)
+            assert guard.reminded == number
 
 
 def queue(ceil_bps, rate_bps=12000):

@@ -157,6 +157,7 @@ def test_our_tree_is_inside_an_htb_of_open_vswitch(uplink):
         False, None, True)
     uplink.ensure_root(found)
     assert parts(uplink) == ['container', 'sieve', 'tree']
+    assert not uplink.is_around_new
     uplink.set_classes(TREE.values(), {})
     found = uplink.snapshot()
     assert (found.present, found.foreign, found.is_inside, found.tree) == (
@@ -186,9 +187,10 @@ def test_an_htb_of_another_layout_is_somebody_elses(uplink):
 def test_where_others_may_come_there_is_room_for_them(uplink, stood, made):
     if stood:
         uplink.ensure_root()
+    assert not uplink.is_around_new
     uplink.is_shared = True
     uplink.ensure_root(uplink.snapshot())
-    assert parts(uplink) == made
+    assert parts(uplink) == made and uplink.is_around_new
 
 
 @pytest.mark.parametrize('others, with_root', [((), True), ((2,), False)])

@@ -209,6 +209,21 @@ def test_who_may_shape_the_uplink_as_well(kind, is_shared, of_ovn):
     assert guard.was_lost()
 
 
+@pytest.mark.parametrize('kind', [None, OURS, ovsdb.NOOP, ovsdb.HTB])
+def test_open_vswitch_is_reminded_of_its_own_row(kind):
+    found = with_uplink(*([] if kind is None else [qos(kind)]))
+    vars(found.rows('Open_vSwitch')[0]).update(uuid='o', next_cfg=7)
+    for dev in 'eth0', 'eth9':
+        guard = ovsdb.OvsGuard(found, dev)
+        guard.remind()  # it knows of none yet
+        guard.ensure()
+        found._api.asked.clear()
+        guard.remind()
+        assert found._api.asked == [
+            ('db_set', 'Open_vSwitch', 'o', ('next_cfg', 8))] * (
+                kind == ovsdb.HTB and dev == 'eth0')
+
+
 @pytest.mark.parametrize('mappings, is_ovns', [
     ({'ovn_bridge_mappings': 'p1:br-x,p2:br-ex'}, True),
     ({'ovn_bridge_mappings_h1': 'p2:br-ex'}, True),
