@@ -47,12 +47,14 @@ class Changes:
     :ivar devices: ifindexes of devices with a changed qdisc, class or filter;
         None when announcements were lost.
     :ivar links: whether any device came, went or was changed.
+    :ivar gone: ifindexes of devices that went, of which some may be back.
     :ivar tables: whether any table of nftables was changed.
     """
 
     devices: frozenset[int] | None = frozenset()
     links: bool = False
     tables: bool = False
+    gone: frozenset[int] = frozenset()
 
 
 class KernelWatch:
@@ -99,11 +101,14 @@ class KernelWatch:
     def changes(self) -> Changes:
         """Read the announcements since the last call, without waiting."""
         devices: set[int] | None = set()
+        gone: set[int] = set()
         links = False
         try:
             for kind, body in _messages(self._route):
                 if kind in (wire.RTM_NEWLINK, wire.RTM_DELLINK):
                     links = True
+                    if kind == wire.RTM_DELLINK:
+                        gone.add(wire.IFINFOMSG.unpack_from(body)[2])
                     continue
                 _, ifindex, handle, _, _ = wire.TCMSG.unpack_from(body)
                 # A device's default qdisc, which gives way, has no handle.
@@ -112,7 +117,7 @@ class KernelWatch:
         except OSError:  # ENOBUFS
             devices, links = None, True
         return Changes(None if devices is None else frozenset(devices),
-                       links, self._tables_changed())
+                       links, self._tables_changed(), frozenset(gone))
 
     def _tables_changed(self) -> bool:
         """Return whether another program changed our table since last asked.

@@ -220,7 +220,7 @@ class Shaper:
         with self.lock:
             others, seen = changes.devices, self._seen_link
             return (others is None
-                    or seen is not None and seen[0] in others
+                    or seen is not None and seen[0] in others | changes.gone
                     or changes.links and self._link() != seen
                     or changes.tables
                     or self.guard is not None and self.guard.was_lost())

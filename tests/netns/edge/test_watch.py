@@ -3,6 +3,7 @@
 """Qdiscs that go are heard of, and nothing else is."""
 
 import dataclasses
+import signal
 import socket
 import time
 
@@ -156,6 +157,32 @@ def test_an_uplink_that_is_gone_is_no_good_health(agent):
     beds.run('ip', 'link', 'set', 'dev', 'away0', 'name', 'uplink0',
              netns=bed.ns('h1'))
     controller.wait_report(lambda r: r['health'] == 'ok', 5)
+
+
+def test_an_uplink_that_leaves_and_returns_at_once_has_its_tree(agent):
+    """It comes back as it was, but for its queues."""
+    bed, controller, edge, _ = agent
+    elsewhere = f'{bed.prefix}away'
+    # Its index is free there, and here as it returns.
+    beds.run('ip', 'netns', 'add', elsewhere)
+    bed.namespaces.append(elsewhere)
+
+    def drifts():
+        return edge.once('--check', check=False).returncode
+
+    # Both announcements are read together.
+    edge.process.send_signal(signal.SIGSTOP)
+    try:
+        beds.run('ip', 'link', 'set', 'dev', 'uplink0', 'netns', elsewhere,
+                 netns=bed.ns('h1'))
+        beds.run('ip', 'link', 'set', 'dev', 'uplink0', 'netns', bed.ns('h1'),
+                 netns=elsewhere)
+        beds.run('ip', 'link', 'set', 'dev', 'uplink0', 'master', 'brv', 'up',
+                 netns=bed.ns('h1'))
+        assert drifts()
+    finally:
+        edge.process.send_signal(signal.SIGCONT)
+    beds.wait_for(lambda: not drifts(), 20, 'the tree')
 
 
 def test_a_larger_mtu_is_followed(agent):

@@ -592,6 +592,7 @@ def test_functions_of_a_card_without_representors_follow_the_policy(
 @pytest.mark.parametrize('change, is_lost', [
     ({}, False), ({'devices': None}, True),
     ({'devices': frozenset({7})}, True), ({'devices': frozenset({8})}, False),
+    ({'gone': frozenset({7})}, True), ({'gone': frozenset({8})}, False),
     ({'links': True}, False), ({'tables': True}, True)])
 def test_what_is_not_ours_is_no_loss(change, is_lost):
     found = started(guard=Guard())

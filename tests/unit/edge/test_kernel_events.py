@@ -51,6 +51,10 @@ def qdisc(ifindex, handle, kind=NEWQDISC):
     return message(kind, struct.pack('=BxxxiIII', 0, ifindex, handle, 0, 0))
 
 
+def link(ifindex):
+    return struct.pack('=BxHiII', 0, 1, ifindex, 0, 0)
+
+
 def attribute(kind, data):
     return struct.pack('=HH', 4 + len(data), kind) + data + (
         b'\0' * (-len(data) % 4))
@@ -87,14 +91,20 @@ def changes(**values):
     ([qdisc(7, 0)], set(), False),
     ([qdisc(7, 0, kind=37)], set(), False),
     ([qdisc(7, 0, NEWTCLASS)], {7}, False),
-    ([message(NEWLINK, b'')], set(), True),
-    ([message(DELLINK, b''), qdisc(7, 1)], {7}, True),
+    ([message(NEWLINK, link(9))], set(), True),
     # Announcements were lost, perhaps of any device.
     ([qdisc(7, 1), OSError(105, '')], None, True)])
 def test_which_devices_were_changed(route, devices, links):
     assert watch(route, None).changes() == changes(
         devices=devices if devices is None else frozenset(devices),
         links=links)
+
+
+def test_devices_that_went_are_told_although_they_may_be_back():
+    assert watch([message(DELLINK, link(9)), message(NEWLINK, link(9)),
+                  message(NEWLINK, link(8)), qdisc(7, 1)], None).changes() == (
+                      changes(devices=frozenset({7}), links=True,
+                              gone=frozenset({9})))
 
 
 OTHER = 0x7fffffff
