@@ -32,14 +32,17 @@ class Buckets:
         self._per_s = per_s
         self._burst_s = burst / per_s
         self._full_s: dict[str, float] = {}
+        self._most = MOST_NAMES
         self._lock = threading.Lock()
 
     def spend(self, name: str, amount: float, now_s: float) -> None:
         with self._lock:
-            if len(self._full_s) >= MOST_NAMES:
+            if len(self._full_s) >= self._most:
                 self._full_s = {
                     other: full_s for other, full_s in self._full_s.items()
                     if full_s > now_s}
+                # Not again with each name where most of them owe.
+                self._most = max(MOST_NAMES, 2 * len(self._full_s))
             self._full_s[name] = (max(self._full_s.get(name, now_s), now_s)
                                   + amount / self._per_s)
 

@@ -73,6 +73,16 @@ def test_what_is_remembered_of_names_is_bounded(monkeypatch):
     assert buckets.wait_s('debtor', now_s) == 1000 - 1 - 12.5
 
 
+def test_many_names_that_owe_are_looked_through_seldom(monkeypatch):
+    monkeypatch.setattr(token_bucket, 'MOST_NAMES', 10)
+    buckets, n_looks = token_bucket.Buckets(1, 1), 0
+    for number in range(1000):
+        before = buckets._full_s
+        buckets.spend(f'p{number}', 1000, 0.0)
+        n_looks += buckets._full_s is not before
+    assert len(buckets._full_s) == 1000 and n_looks < 10
+
+
 def test_a_full_bucket_is_forgotten(monkeypatch):
     monkeypatch.setattr(token_bucket, 'MOST_NAMES', 2)
     buckets = token_bucket.Buckets(1, 5)
