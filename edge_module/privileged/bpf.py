@@ -28,8 +28,8 @@ def bpf_change(hook: operations.HookName,
         tables = pinned.Tables()
         for one in changes:
             _change(tables, hook, one, stay)
-        if any(isinstance(one, operations.AddTable) for one in changes):
-            tables.remove(but_these=True)
+        # An upgrade that was killed left its old programs attached, too.
+        tables.remove(but_these=True)
     except OSError as error:
         return str(error)
     return None

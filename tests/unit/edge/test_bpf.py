@@ -66,7 +66,8 @@ class Pins:
         self.attached, self.lost = [], set()
 
     def remove(self, but_these=False):
-        self.calls.append('remove others' if but_these else 'remove')
+        if self.others or not but_these:
+            self.calls.append('remove others' if but_these else 'remove')
         found = self.others + (self.maps is not None and not but_these)
         self.others = 0
         if not but_these:
@@ -389,6 +390,14 @@ def test_another_version_of_the_program_takes_the_place_of_this(pins):
     calls = pins.took()
     assert calls.index('remove others') > calls.index('attach from_vm 6')
     assert classifier.dump().hooks == FULL.hooks
+
+
+def test_what_an_upgrade_left_that_was_killed_goes_with_the_next_change(pins):
+    """Its programs come first, and put packets into classes by old maps."""
+    classifier = _classifier(_table())
+    pins.others = 1
+    classifier.replace(FULL)
+    assert pins.others == 0
 
 
 class _Kernel:
