@@ -131,7 +131,9 @@ class Enforcer(shaper.Shaper):
 
     def was_lost(self, changes: kernel_events.Changes) -> bool:
         return (super().was_lost(changes)
-                or changes.links and self.host != devices.of_host()
+                or changes.links and (
+                    self.host != devices.of_host() or
+                    self.receiver is not None and self.receiver.is_down)
                 or any(one.was_lost(changes) for one in self.further))
 
     def forget(self) -> None:

@@ -36,6 +36,7 @@ class Device(NamedTuple):
     :ivar is_tap: whether it is a tap rather than a point-to-point tunnel.
     :ivar ifindex: its index; 0 for a device that does not exist.
     :ivar mac: Ethernet address; '' for a device that has none.
+    :ivar is_up: whether it is set up.
     """
 
     kind: str = ''
@@ -45,6 +46,7 @@ class Device(NamedTuple):
     is_tap: bool = False
     ifindex: int = 0
     mac: str = ''
+    is_up: bool = False
 
     @property
     def is_representor(self) -> bool:
@@ -147,8 +149,10 @@ def read(answer: bytes) -> tuple[str, Device]:
             found.get(_IFLA_PHYS_PORT_NAME, b'')))
     data = dict(wire.attrs(info.get(_INFO_DATA, b''), 0))
     mac = found.get(_IFLA_ADDRESS, b'')
+    _, _, ifindex, flags, _ = wire.IFINFOMSG.unpack_from(answer)
     return dev, Device(
         kind, port_name, _IFLA_MASTER in found, master_kind,
         kind == 'tun' and data.get(_IFLA_TUN_TYPE) == _IFF_TAP,
-        wire.IFINFOMSG.unpack_from(answer)[2],
-        mac.hex(':') if len(mac) == _ETHERNET_BYTES and any(mac) else '')
+        ifindex,
+        mac.hex(':') if len(mac) == _ETHERNET_BYTES and any(mac) else '',
+        bool(flags & wire.IFF_UP))

@@ -107,10 +107,15 @@ class DeleteClass(_TcOperation, frozen=True):
 
 
 class AddIfb(_Operation, frozen=True):
-    """Create the intermediate device that queues received packets."""
+    """Create the intermediate device that queues received packets.
+
+    :ivar ifindex: 0, or that of the device, which is set up.
+    """
+
+    ifindex: Annotated[int, msgspec.Meta(ge=0, lt=2 ** 31)] = 0
 
     def message(self) -> wire.Message:
-        return redirect.add_ifb(redirect.IFB_DEV)
+        return redirect.add_ifb(redirect.IFB_DEV, self.ifindex)
 
 
 class AddIngress(_TcOperation, frozen=True):

@@ -64,7 +64,7 @@ class Owned:
         # Devices of the operations that are not for every tree.
         places: dict[type, set[int]] = {
             operations.AddIngress: {uplink}, operations.Redirect: {uplink},
-            operations.EndRedirect: {uplink},
+            operations.EndRedirect: {uplink}, operations.AddIfb: {0, ifb},
             operations.MatchPair: {ifb}, operations.DeletePair: {ifb},
             operations.Share: shaped}
         for change in changes:
@@ -75,8 +75,6 @@ class Owned:
                         change.step.name.port is None
                         or change.step.name.card not in map(str, shaped)):
                     yield f'SetRate: {change.step} is at no uplink'
-                continue
-            if isinstance(change, operations.AddIfb):
                 continue
             allowed = places.get(type(change), shaped | {ifb})
             if change.ifindex not in allowed:

@@ -54,6 +54,11 @@ class Receiver:
         if self.is_symmetric:
             self.ingress_bps = egress_bps
 
+    @property
+    def is_down(self) -> bool:
+        """Whether the intermediate device passes nothing."""
+        return not devices.look(IFB_DEV).is_up
+
     def desired_tree(self, policy: edge_policy.EdgePolicy) -> model.Tree:
         """Link, default, and one class for all coflows together."""
         link_bps = LINK_SHARE * min(self.ingress_bps, policy.ingress_bps)
@@ -63,9 +68,11 @@ class Receiver:
 
     def ensure(self, policy: edge_policy.EdgePolicy) -> None:
         """Create or correct devices, qdiscs and filters; packets come last."""
-        if not devices.ifindex(IFB_DEV):
-            htb.change(self.kernel, [operations.AddIfb()],
-                       f'create {IFB_DEV}')
+        ifb = devices.look(IFB_DEV)
+        if not ifb.is_up:
+            # A redirection to a device that is down drops all packets.
+            htb.change(self.kernel, [operations.AddIfb(ifb.ifindex)],
+                       f'set up {IFB_DEV}')
         current = self.queue.snapshot()
         if not current.present:
             self.queue.ensure_root()

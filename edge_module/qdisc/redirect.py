@@ -14,7 +14,6 @@ from edge_module.qdisc import wire
 IFB_DEV = 'virtco-in'
 
 _IFLA_IFNAME, _IFLA_LINKINFO, _IFLA_INFO_KIND = 3, 18, 1
-_IFF_UP = 1
 _TC_H_INGRESS = 0xFFFFFFF1
 # Preference of the redirecting filter, by which it is known as ours.
 _REDIRECT_PREF = wire.R2Q_MARK
@@ -38,10 +37,15 @@ _OFFSETS = {4: (12, 16, 20), 6: (8, 24, 40)}
 _VERSION_MASK, _PORT_MASK = 0xF0000000, 0x0000FFFF
 
 
-def add_ifb(name: str) -> wire.Message:
-    """Create an intermediate device and set it up."""
-    return (wire.RTM_NEWLINK, wire.NLM_F_CREATE | wire.NLM_F_EXCL,
-            wire.IFINFOMSG.pack(0, 0, 0, _IFF_UP, _IFF_UP)
+def add_ifb(name: str, ifindex: int = 0) -> wire.Message:
+    """Create an intermediate device and set it up.
+
+    :param ifindex: index of one that stands, and is only set up.
+    """
+    up = wire.IFINFOMSG.pack(0, 0, ifindex, wire.IFF_UP, wire.IFF_UP)
+    if ifindex:
+        return wire.RTM_NEWLINK, 0, up
+    return (wire.RTM_NEWLINK, wire.NLM_F_CREATE | wire.NLM_F_EXCL, up
             + wire.attr(_IFLA_IFNAME, name.encode() + b'\0')
             + wire.attr(_IFLA_LINKINFO, wire.attr(_IFLA_INFO_KIND,
                                                   b'ifb\0')))

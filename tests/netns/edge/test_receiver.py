@@ -6,6 +6,7 @@
 from msgspec import structs
 import pytest
 
+from edge_module import kernel_events
 from edge_module.privileged import kernel_calls as kernel
 from edge_module.qdisc import receiver
 from edge_module.tcplan import minors
@@ -119,6 +120,14 @@ def test_receiver_side_is_kept_and_removed(crossing):
     assert 'Redirect to device virtco-in' in first
     edge.set_policy(policy)
     assert shown() == first
+    heard = beds.in_netns(netns, kernel_events.KernelWatch)
+    assert not edge.call('was_lost', heard.changes())
+    beds.run('ip', 'link', 'set', 'virtco-in', 'down', netns=netns)
+    assert edge.call('was_lost', heard.changes())
+    heard.close()
+    edge.call('forget')
+    edge.set_policy(policy)
+    assert 'UP' in beds.run('ip', 'link', 'show', 'virtco-in', netns=netns)
     beds.run('ip', 'link', 'del', 'virtco-in', netns=netns)
     edge.call('forget')
     edge.set_policy(policy)

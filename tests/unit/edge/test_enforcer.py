@@ -601,6 +601,16 @@ def test_what_is_not_ours_is_no_loss(change, is_lost):
     assert found.guard.ensured == 2
 
 
+def test_an_intermediate_device_that_was_set_down_is_a_loss():
+    found = started(receiver=types.SimpleNamespace(
+        is_down=False, ensure=lambda policy: None, follow=lambda bps: None))
+    found.forget()
+    links = kernel_events.Changes(links=True)
+    assert not found.was_lost(links)
+    found.receiver.is_down = True
+    assert found.was_lost(links)
+
+
 def test_each_part_may_be_lost():
     found = started(guard=Guard())
     found.forget()

@@ -32,6 +32,12 @@ def test_what_a_device_tells(attributes, is_switched, notes):
                            is_switched) == notes
 
 
+@pytest.mark.parametrize('flags, is_up', [(0x1002, False), (0x1003, True)])
+def test_a_device_may_be_down(flags, is_up):
+    _, found = devices.read(wire.IFINFOMSG.pack(0, 1, 7, flags, 0))
+    assert (found.ifindex, found.is_up) == (7, is_up)
+
+
 def test_a_name_that_no_rule_may_have_is_told():
     _, found = devices.read(_answer((10, b'\2\0\0\0')))
     for dev in 'a";drop', 'täp1', '-tap', 'tap1\n':

@@ -83,7 +83,8 @@ def test_changes_of_the_uplink_and_its_ifb_are_made(ours):
     ours.check_tc([
         operations.AddRoot(UPLINK), operations.SetClass(UPLINK, CLASS),
         operations.SetLeaf(IFB, CLASS), operations.DeleteClass(IFB, 1),
-        operations.AddIfb(), operations.AddIngress(UPLINK),
+        operations.AddIfb(), operations.AddIfb(IFB),
+        operations.AddIngress(UPLINK),
         operations.Redirect(UPLINK, IFB), operations.EndRedirect(UPLINK),
         operations.MatchPair(IFB, KEY, 1), operations.DeletePair(IFB, 1, 1)])
 
@@ -92,6 +93,7 @@ def test_changes_of_the_uplink_and_its_ifb_are_made(ours):
     operations.AddRoot(OTHER), operations.SetClass(OTHER, CLASS),
     operations.SetLeaf(OTHER, CLASS), operations.DeleteClass(OTHER, 1),
     operations.AddIngress(OTHER), operations.AddIngress(IFB),
+    operations.AddIfb(OTHER), operations.AddIfb(UPLINK),
     operations.Share(OTHER, 'root'), operations.Share(IFB, 'tree'),
     operations.Redirect(OTHER, IFB), operations.Redirect(UPLINK, OTHER),
     operations.Redirect(IFB, IFB), operations.EndRedirect(OTHER),

@@ -8,6 +8,7 @@ from msgspec import structs
 import pytest
 
 from edge_module.classify import classified as classify
+from edge_module.privileged import devices as host_devices
 from edge_module.privileged import operations
 from edge_module.qdisc import receiver
 from edge_module.qdisc import redirect
@@ -25,17 +26,20 @@ class Kernel:
     """Notes changes; its filters are those that were made.
 
     :ivar refuses: errno by kind of operation.
+    :ivar down: devices that are not set up.
     """
 
     def __init__(self, devices):
         self.devices = devices
         self.asked, self.refuses, self.filters = [], {}, {7: [], 8: []}
+        self.down = set()
 
     def tc_change(self, changes):
         self.asked += changes
         for one in changes:
             if isinstance(one, operations.AddIfb):
-                self.devices[receiver.IFB_DEV] = 8
+                self.devices[receiver.IFB_DEV] = one.ifindex or 8
+                self.down.clear()
             elif isinstance(one, operations.Redirect | operations.MatchPair):
                 self.filters[one.ifindex].append(one.message()[2])
             elif isinstance(one, operations.EndRedirect):
@@ -58,6 +62,10 @@ def side(monkeypatch):
 
     monkeypatch.setattr(receiver.socket, 'if_nametoindex', nametoindex)
     found = receiver.Receiver(Kernel(devices), 'up1', 1e9)
+    monkeypatch.setattr(
+        receiver.devices, 'look', lambda dev: host_devices.Device(
+            ifindex=devices.get(dev, 0),
+            is_up=dev in devices and dev not in found.kernel.down))
     found.queue = dictionaries.Uplink(receiver.IFB_DEV)
     return found
 
@@ -82,6 +90,18 @@ def test_packets_come_after_all_else_stands(side):
     side.ensure(policy(PAIRS))
     assert steps(side) == []
     assert side.queue.asked.count('ensure_root') == 1
+
+
+def test_a_device_that_was_set_down_is_set_up(side):
+    """It drops all that the host receives."""
+    side.ensure(policy())
+    assert not side.is_down
+    steps(side)
+    side.kernel.down.add(receiver.IFB_DEV)
+    assert side.is_down
+    side.ensure(policy())
+    change, = side.kernel.asked
+    assert change == operations.AddIfb(8) and not side.is_down
 
 
 def test_pairs_follow_the_policy(side):

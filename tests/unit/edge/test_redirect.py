@@ -85,6 +85,8 @@ def test_the_intermediate_device_is_made_and_set_up():
     assert redirect.add_ifb('virtco-in') == (
         NEWLINK, CREATE_NEW, struct.pack('=BxHiII', 0, 0, 0, 1, 1) + nested(
             (3, b'virtco-in\0'), (18, nested((1, b'ifb\0')))))
+    assert redirect.add_ifb('virtco-in', 8) == (
+        NEWLINK, 0, struct.pack('=BxHiII', 0, 0, 8, 1, 1))
     assert redirect.delete_link(7) == (
         DELLINK, 0, struct.pack('=BxHiII', 0, 0, 7, 0, 0))
 
