@@ -74,7 +74,8 @@ def plan(hosts: Sequence[str], leaf_of: Mapping[str, str] | None = None
             for leaf, members in by_leaf.items():
                 others = [host for host in order
                           if (leaf_of or {}).get(host) != leaf]
-                if len(members) < LEAST_LEAF or len(others) < len(members):
+                if not leaf or len(members) < LEAST_LEAF or (
+                        len(others) < len(members)):
                     continue
                 out = rounds.paired(members, others, turn, len(others))
                 found.append(Round(out, True))

@@ -40,6 +40,15 @@ def test_lone_pairs_share_no_uplink():
             assert len(apart) == 8
 
 
+def test_hosts_of_unknown_leaves_load_no_uplink_of_their_own():
+    known = {host: leaf for host, leaf in LEAF_OF.items() if leaf == 'leaf0'}
+    loaded = [one for one in preflight.plan(HOSTS, known) if one.loaded]
+    assert loaded and preflight.loaded_leaves(loaded, known) == {'leaf0'}
+    for one in loaded:
+        assert all((src in known) != (dst in known)
+                   for src, dst in one.pairs)
+
+
 @pytest.mark.parametrize('fault', ['none', 'host', 'uplink'])
 @pytest.mark.parametrize('over', [1.0, 4.0])
 def test_half_speed_is_found_and_nothing_else(fault, over):
