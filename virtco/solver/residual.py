@@ -25,16 +25,17 @@ def residual(inst: instances.Instance) -> snapshot.PlacementProblem:
     order, as VirtCO's Algorithm 1 line 5 hands them out.
     """
     problem = inst.problem
-    # A port with nothing left makes a coflow's time infinite, its rate 0. The
-    # rest of an unlimited port is not used.
-    with np.errstate(divide='ignore', invalid='ignore'):
+    # A port with nothing left makes a coflow's time infinite, its rate 0.
+    with np.errstate(divide='ignore'):
         full = 1 / inst.s_per_byte
         left, running = full.copy(), inst.running
         for first, last in zip(running.start, running.start[1:]):
             port = running.port[first:last]
             size_bytes = running.size_bytes[first:last]
             seconds = (size_bytes / left[port]).max(initial=0.0)
-            left[port] = np.maximum(0.0, left[port] - size_bytes / seconds)
+            # On unlimited ports alone it takes no time, and leaves all.
+            if seconds > 0:
+                left[port] = np.maximum(0.0, left[port] - size_bytes / seconds)
     share = np.divide(left, full, out=np.ones(len(full)),
                       where=(full > 0) & (full < np.inf))
     share = np.maximum(share, LEAST)

@@ -76,3 +76,14 @@ def test_uplinks_are_left_in_part():
     assert found.tree.subtrees[0].uplink_in_bps == pytest.approx(0.002)
     assert rates_of(found)[:2] == [(8, pytest.approx(6.0)),
                                    (pytest.approx(6.0), 8)]
+
+
+def test_unlimited_ports_are_left_whole():
+    """An uplink may have a limit one way alone; h8 and h9 are elsewhere."""
+    tree = cluster.Tree((cluster.Subtree('r', 8.0, math.inf),),
+                        {'h0': 'r', 'h8': 'r'})
+    found = residual((running('a', 'h9', 'h8', 1.0),
+                      running('b', 'h9', 'h0', 4.0)), tree=tree)
+    assert rates_of(found) == [
+        (8, pytest.approx(16 * residuals.LEAST)), (16, 4), (8, 0)]
+    assert found.tree.subtrees[0].uplink_in_bps == math.inf
