@@ -173,3 +173,18 @@ def test_one_cap_is_doubled_and_all_else_stays(doubled):
 def test_no_rate_is_refused(way, rate_bps):
     with pytest.raises(exception.Invalid, match=f'vm-3.{way}'):
         plan(pair(**{way: rate_bps}))
+
+
+def test_a_matrix_is_read_once_for_the_caps_of_all_vms(monkeypatch):
+    """A group of hundreds of VMs has a hundred thousand flows."""
+    n_vms, calls = 20, []
+    passing = caps._passing
+    monkeypatch.setattr(caps, '_passing', lambda *args: (
+        calls.append(args), passing(*args))[1])
+    problem = snapshot.PlacementProblem((), tuple(
+        cluster.Vm(f'v{i}', (1.0,), egress_cap_bps=8.0, ingress_cap_bps=4.0)
+        for i in range(n_vms)), (coflow.Coflow.from_flows('c', n_vms, [
+            (i, i + 1, 1.0 + i) for i in range(n_vms - 1)]),))
+    assert caps.slowest(problem) == (
+        2 * (n_vms - 1), f'cap of v{n_vms - 1}, 4 bit/s in')
+    assert len(calls) == 2

@@ -112,3 +112,21 @@ def test_the_end_that_is_unknown_is_shown():
 def test_the_gap_is_relative_to_the_bound(objective_s, bound_s, gap):
     progress = snapshot.Progress('stage', 1.0, objective_s, bound_s, ())
     assert progress.gap == gap
+
+
+def test_pinned_vms_are_not_compared_with_each_host():
+    n_hosts, compared = 50, []
+
+    class Name(str):
+        __hash__ = str.__hash__
+
+        def __eq__(self, other):
+            compared.append(other)
+            return str.__eq__(self, other)
+
+    validation.check(snapshot.PlacementProblem(
+        tuple(cluster.Host(Name(f'h{i}'), (1.0,), 8.0, 8.0)
+              for i in range(n_hosts)),
+        tuple(cluster.Vm(f'v{i}', (1.0,), pinned=f'h{i}')
+              for i in range(n_hosts)), ()))
+    assert len(compared) <= 2 * n_hosts

@@ -76,17 +76,25 @@ def _times_s(problem: snapshot.PlacementProblem
     every cap.
     """
     for ends, way, burst in zip(('src', 'dst'), WAYS, BURSTS, strict=True):
-        for i, vm in enumerate(problem.vms):
-            rate_bps = getattr(vm, way)
-            if math.isfinite(rate_bps):
-                yield i, way, np.array([units.transfer_time_s(
-                    _passing(coflow.matrix, ends, i), rate_bps)
-                    for coflow in problem.coflows]), units.transfer_time_s(
-                        getattr(vm, burst), rate_bps) if rate_bps else 0.0
+        capped = [i for i, vm in enumerate(problem.vms)
+                  if math.isfinite(getattr(vm, way))]
+        passing = [_passing(coflow.matrix, ends, len(problem.vms))
+                   for coflow in problem.coflows if capped]
+        for i in capped:
+            rate_bps = getattr(problem.vms[i], way)
+            yield i, way, np.array([
+                units.transfer_time_s(each[i], rate_bps) for each in passing
+                ]), units.transfer_time_s(
+                    getattr(problem.vms[i], burst),
+                    rate_bps) if rate_bps else 0.0
 
 
-def _passing(matrix: matrix_model.Matrix, ends: str, vm: int) -> float:
-    """Sum up the bytes that a VM sends (``src``) or receives (``dst``)."""
+def _passing(matrix: matrix_model.Matrix, ends: str, n_vms: int
+             ) -> list[float]:
+    """Sum up the bytes that each VM sends (``src``) or receives (``dst``).
+    """
     src, dst = np.asarray(matrix.src), np.asarray(matrix.dst)
-    mine = (src if ends == 'src' else dst) == vm
-    return float(np.asarray(matrix.size_bytes)[mine & (src != dst)].sum())
+    found: list[float] = np.bincount(
+        src if ends == 'src' else dst,
+        np.asarray(matrix.size_bytes) * (src != dst), n_vms).tolist()
+    return found

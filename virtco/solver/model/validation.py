@@ -19,6 +19,7 @@ def check(problem: snapshot.PlacementProblem) -> None:
     :raises virtco.exception.Invalid: naming field, value and limit.
     """
     names = [host.name for host in problem.hosts]
+    known = set(names)
     n_resources = len(problem.resources)
     for field, values in (('hosts', names), ('tree.subtrees', [
             one.name for one in problem.tree.subtrees])):
@@ -38,7 +39,7 @@ def check(problem: snapshot.PlacementProblem) -> None:
         _check_vector(f'{vm.name}.demand', vm.demand, n_resources, 0.0)
         for way in caps.WAYS:
             _check_rate(f'{vm.name}.{way}', getattr(vm, way))
-        if vm.pinned is not None and vm.pinned not in names:
+        if vm.pinned is not None and vm.pinned not in known:
             raise exception.Invalid(field=f'{vm.name}.pinned',
                                     value=vm.pinned, limit='a known host')
     _check_traffic(problem)
