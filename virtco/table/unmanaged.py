@@ -84,9 +84,13 @@ def limits(left_bps: Mapping[str, float], senders: Mapping[str, Sender]
         they arrive.
     """
     rates: dict[str, dict[str, float]] = {name: {} for name in senders}
+    to: dict[str, dict[str, Sender]] = {}
+    for name, sender in senders.items():
+        for host, macs in sender.macs.items():
+            if name != host and macs:
+                to.setdefault(host, {})[name] = sender
     for host, total_bps in left_bps.items():
-        towards = {name: sender for name, sender in senders.items()
-                   if name != host and sender.macs.get(host)}
+        towards = to.get(host, {})
         if not towards:
             continue
         least_bps = _LEAST_SHARE * total_bps / len(towards)

@@ -54,6 +54,27 @@ def test_only_destinations_of_coflows_and_of_the_sender_are_limited():
     assert nobody['h1'] == edge_policy.Unmanaged(1e9)
 
 
+def test_each_destination_of_a_sender_is_looked_at_once():
+    """A cloud has thousands of senders, and of receivers."""
+    looked_at = []
+
+    class Macs(dict):
+        def get(self, host, default=None):
+            looked_at.append(host)
+            return super().get(host, default)
+
+        def items(self):
+            looked_at.extend(self)
+            return super().items()
+
+    senders = {f'h{i}': unmanaged.Sender(
+        1e9, 2e7, Macs({f'h{i + 1}': frozenset({_mac(i)})}), {}, {})
+        for i in range(50)}
+    told = unmanaged.limits({f'h{i}': 1e8 for i in range(50)}, senders)
+    assert sum(len(one.limits) for one in told.values()) == 49
+    assert len(looked_at) == 50
+
+
 def test_one_that_wants_little_leaves_the_rest():
     told = unmanaged.limits({'h2': 1e8}, {
         'h1': _sender(['h2'], {'h2': INF}),
