@@ -9,7 +9,6 @@ computing time between them.
 
 from collections.abc import Iterable
 from collections.abc import Mapping
-import itertools
 
 import numpy as np
 
@@ -135,13 +134,12 @@ def _job(one: live.LiveCoflow, whole: live.Flows, snapshot: known.Snapshot,
     found_s = factor * snapshot.ports.busy_s(whole, snapshot.hosts.number_of)
     if np.isinf(found_s).any():
         return None
+    names = snapshot.hosts.names
     # Names that a host that comes or goes does not change.
-    names = [*itertools.product(('egress', 'ingress'),
-                                snapshot.hosts.names),
-             *range(len(snapshot.uplinks.cap_bps))]
     busy_s: dict[jobs_model.Link, float] = {
-        link: link_s for link, link_s in zip(
-            names, found_s.tolist()) if link_s}
+        (port // len(names), names[port % len(names)])
+        if port < 2 * len(names) else port - 2 * len(names):
+            float(found_s[port]) for port in np.flatnonzero(found_s).tolist()}
     if one.capped is not None:
         busy_s |= {cap: factor * cap_s for cap, cap_s in one.capped.busy_s(
             whole).items() if cap_s}

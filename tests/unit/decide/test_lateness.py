@@ -107,6 +107,31 @@ def test_others_that_come_elsewhere_change_no_deadline():
         *b_again.coflows, job('c', ('h2', 'h3'))))) == later
 
 
+def test_ports_that_a_job_leaves_idle_cost_nothing():
+    """A cloud has hundreds of jobs and thousands of ports."""
+    looked_at = []
+
+    class Names(tuple):
+        def __iter__(self):
+            looked_at.extend(range(len(self)))
+            return super().__iter__()
+
+        def __getitem__(self, number):
+            looked_at.append(number)
+            return super().__getitem__(number)
+
+    seen = two()
+    hosts = type(seen.hosts)(seen.hosts)
+    assert hosts.number_of and hosts.names
+    vars(hosts)['names'] = Names(hosts.names)
+    seen = dataclasses.replace(seen, hosts=hosts)
+    assert seen.ports.hosts is hosts.names
+    looked_at.clear()
+    assert lateness.Lateness().follow(seen).keys() == {'a', 'b'}
+    # Of each job the sender and the receiver.
+    assert len(looked_at) == 4
+
+
 def test_jobs_above_the_hosts_meet_too():
     """Two hosts of one rack, whose uplink is as fast as one of them."""
     seen = given_by.at(job('a', ('h0', 'h2')), job('b', ('h1', 'h3')))
