@@ -271,15 +271,15 @@ def renew_promises(snapshot: known.Snapshot,
         key=lambda coflow: (not coflow.is_promised, coflow.deadline_s))
     n_promised = sum(coflow.is_promised for coflow in wanting)
     ports = snapshot.ports
-    claims = deadlines.no_claims(len(ports.cap_bps))
-    for coflow in wanting[:n_promised + MOST_WISHES]:
-        size_s = snapshot.size_factor * ports.busy_s(
-            coflow.flows, snapshot.hosts.number_of)
-        left_s = coflow.deadline_s - snapshot.now_s
-        caps_s = snapshot.size_factor * coflow.caps_s()
-        if coflow.is_promised or deadlines.fits(
-                claims, size_s, left_s, caps_s):
-            claims = claims.joined(coflow.coflow_id, size_s, left_s, caps_s)
+    rows = [(coflow.coflow_id, snapshot.size_factor * ports.busy_s(
+        coflow.flows, snapshot.hosts.number_of),
+        coflow.deadline_s - snapshot.now_s,
+        snapshot.size_factor * coflow.caps_s())
+        for coflow in wanting[:n_promised + MOST_WISHES]]
+    claims = deadlines.claims_of(len(ports.cap_bps), rows[:n_promised])
+    for coflow_id, size_s, left_s, caps_s in rows[n_promised:]:
+        if deadlines.fits(claims, size_s, left_s, caps_s):
+            claims = claims.joined(coflow_id, size_s, left_s, caps_s)
     early = deadlines.renew(dataclasses.replace(claims, left_s=np.maximum(
         claims.left_s - LEAD_S, claims.left_s / 2)), snapshot.now_s)
     return (early if early.is_whole

@@ -77,7 +77,8 @@ class Promises:
         if alone_s > self._withheld.limit_s:
             earliest_s = max(earliest_s, self._withheld.LOOSE * alone_s)
         waits = self._withheld.holds(alone_s, left_s)
-        if not is_asked:
+        # A deadline that no empty cloud could promise tells nothing of room.
+        if not is_asked and alone_s <= MARGIN * left_s:
             self._withheld.note(alone_s, waits or verdict.is_promised)
         is_promised = verdict.is_promised and not waits
         # Bound of the group alone, on any hosts.

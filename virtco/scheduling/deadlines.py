@@ -16,6 +16,7 @@ Sizes are port seconds: the time that a port takes at its full rate for what a
 coflow has left there.
 """
 
+from collections.abc import Sequence
 import dataclasses
 import math
 
@@ -51,9 +52,17 @@ class Claims:
                       np.append(self.caps_s, caps_s))
 
 
-def no_claims(n_ports: int) -> Claims:
-    """Return claims of no coflow, to which others can be joined."""
-    return Claims((), np.zeros((0, n_ports)), np.zeros(0), np.zeros(0))
+def claims_of(n_ports: int,
+              rows: Sequence[tuple[str, np.ndarray, float, float]] = ()
+              ) -> Claims:
+    """Return claims, to which others can be joined.
+
+    :param rows: arguments of :meth:`Claims.joined` for each coflow. To join
+        hundreds one by one takes long.
+    """
+    ids, port_s, *times_s = zip(*rows) if rows else ((),) * 4
+    return Claims(ids, np.reshape(port_s, (len(rows), n_ports)),
+                  *(np.array(some, np.float64) for some in times_s))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,6 +93,13 @@ class Plan:
         return {coflow_id: pace for coflow_id, pace in zip(
             self.ids, paces.tolist()) if pace > 0}
 
+    def holds(self, other: 'Plan') -> bool:
+        """Tell whether no coflow of another plan, whose coflows are its first
+        ones, sends less by its deadline than there.
+        """
+        return bool((self.done[:len(other.ids), -1]
+                     >= other.done[:, -1] - 2 * ROUNDING).all())
+
     @property
     def next_s(self) -> float:
         """Time at which the rates change; inf without coflows."""
@@ -111,7 +127,8 @@ def renew(claims: Claims, now_s: float, before: Plan | None = None) -> Plan:
 
     The greedy plan is not monotone: less to send may, rarely, make it fail.
     What is left of the plan before stays valid for coflows that keep up with
-    it, so it is taken up then, and new coflows get what it leaves.
+    it, so it is taken up where it holds more of any, and new coflows get what
+    it leaves.
 
     :param now_s: on any clock.
     :param before: the last plan, on the same clock.
@@ -119,7 +136,8 @@ def renew(claims: Claims, now_s: float, before: Plan | None = None) -> Plan:
     plan = _fill(claims, now_s)
     if plan.is_whole or before is None:
         return plan
-    return _fill(claims, now_s, before)
+    kept = _fill(claims, now_s, before)
+    return plan if plan.holds(kept) else kept
 
 
 def judge(promised: Claims, size_s: np.ndarray, left_s: float,
@@ -186,8 +204,14 @@ def earliest_s(promised: Claims, size_s: np.ndarray, bound_s: float,
 
 def fits(promised: Claims, size_s: np.ndarray, left_s: float,
          caps_s: float = 0.0) -> bool:
-    """Tell whether a plan holds the promised claims and one more."""
-    return _fill(promised.joined('', size_s, left_s, caps_s), 0.0).is_whole
+    """Tell whether a plan holds the promised claims and one more.
+
+    Those that no plan holds, as of coflows that did not begin, only keep what
+    they would have without it.
+    """
+    plan = _fill(promised.joined('', size_s, left_s, caps_s), 0.0)
+    is_sent = not size_s.any() or plan.done[-1, -1] >= 1 - 2 * ROUNDING
+    return plan.is_whole or is_sent and plan.holds(_fill(promised, 0.0))
 
 
 def _fill(claims: Claims, now_s: float, before: Plan | None = None) -> Plan:

@@ -519,18 +519,15 @@ class LiveState:
         with self._lock:
             ports = self._payload_ports(now_s, is_fair)
             number_of = self._uplinks.known.number_of
-            claims = deadlines.no_claims(len(ports.cap_bps))
-            for tracked in self._groups.coflows.values():
-                held = tracked.reserved
-                if held is not None and tracked.deadline_s > now_s and (
-                        held.pairs.hosts <= number_of.keys()):
-                    claims = claims.joined(
-                        tracked.coflow_id,
-                        ports.busy_s(held, number_of),
-                        tracked.deadline_s - now_s,
-                        self._rules.wire_factor * capped_flows.busy_s(
-                            tracked, self._addresses.of_vm))
-            return ports, claims
+            rows = [(tracked.coflow_id, ports.busy_s(held, number_of),
+                     tracked.deadline_s - now_s,
+                     self._rules.wire_factor * capped_flows.busy_s(
+                         tracked, self._addresses.of_vm))
+                    for tracked in self._groups.coflows.values()
+                    if (held := tracked.reserved) is not None
+                    and tracked.deadline_s > now_s
+                    and held.pairs.hosts <= number_of.keys()]
+            return ports, deadlines.claims_of(len(ports.cap_bps), rows)
 
     # Input of decisions.
 

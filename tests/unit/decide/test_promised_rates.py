@@ -12,6 +12,7 @@ from tests.unit.decide import test_policy_documents as given_by
 from virtco.decide import policy_documents as policies
 from virtco.model import live
 from virtco.model import uplinks
+from virtco.scheduling import deadlines
 
 PAIR = given_by.PAIR
 #: Bits per second of a port, for coflows.
@@ -93,6 +94,24 @@ def test_nobody_borrows_where_a_promised_coflow_passes():
     found = policies.compute(dataclasses.replace(given_by.at(
         firm, *others, work_conserving=True), uplinks=above))
     assert child(found, 'h3').ceil_bps == child(found, 'h3').rate_bps
+
+
+def test_promises_are_not_joined_one_by_one(monkeypatch):
+    """Hundreds of them would be copied hundreds of times."""
+    seen = given_by.at(due('a', 1e8, 20.0), due('b', 1e8, 30.0))
+    joined = deadlines.claims_of(8)
+    for one in seen.coflows:
+        joined = joined.joined(
+            one.live.coflow_id, seen.ports.busy_s(
+                one.live.flows, seen.hosts.number_of),
+            one.live.deadline_s - seen.now_s)
+    expected = deadlines.renew(dataclasses.replace(
+        joined, left_s=joined.left_s - policies.LEAD_S), seen.now_s)
+    monkeypatch.delattr(deadlines.Claims, 'joined')
+    plan = policies.renew_promises(seen, None)
+    assert plan.is_whole and plan.ids == ('a', 'b')
+    assert plan.times_s.tolist() == expected.times_s.tolist()
+    assert plan.done.tolist() == expected.done.tolist()
 
 
 def test_few_wishes_are_looked_at():

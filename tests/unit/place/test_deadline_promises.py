@@ -239,6 +239,18 @@ def test_who_is_larger_than_the_limit_waits_for_a_loose_deadline(ask):
     assert tiny.promised and tiny.earliest_s < 2.5 * took_s
 
 
+def test_who_asks_for_what_cannot_be_withholds_nothing_from_others(ask):
+    took_s = alone_s(ask)
+    judged = ask.placer.promises
+    place(ask, 'a', str(took_s * 1.1))
+    decision = ask.decisions.find(ask.rows(models.Group)[0]['id'])
+    for part, is_noted in ((0.9, False), (0.99, True)):
+        assert not judged.judge(
+            hints.Deadline(after_s=part * took_s), decision.problem,
+            decision.plan, 2).promise.promised
+        assert np.isfinite(judged._withheld.limit_s) == is_noted
+
+
 def test_how_long_it_takes_is_told(ask):
     took_s = alone_s(ask)
     told = place(ask, 'a', str(took_s * 1.5)).deadline

@@ -35,7 +35,7 @@ def flows(**sizes_bits):
 
 def claims(*rows, n_ports=2):
     """:param rows: time to the deadline, and port seconds."""
-    found = deadlines.no_claims(n_ports)
+    found = deadlines.claims_of(n_ports)
     for i, (left_s, *sizes_s) in enumerate(rows):
         found = found.joined(str(i), np.array(sizes_s, float), left_s)
     return found
@@ -136,7 +136,7 @@ def test_a_port_without_a_rate_promises_nothing():
 
 
 def test_nothing_promised():
-    plan = deadlines.renew(deadlines.no_claims(2), 3.0)
+    plan = deadlines.renew(deadlines.claims_of(2), 3.0)
     assert plan.is_whole
     assert plan.floors() == {}
     assert plan.next_s == math.inf
@@ -147,7 +147,7 @@ def test_nothing_promised():
 
 
 def test_a_claim_is_sent_no_faster_than_caps_let_it():
-    alone, size_s = deadlines.no_claims(2), np.array([1.0, 0.5])
+    alone, size_s = deadlines.claims_of(2), np.array([1.0, 0.5])
     verdict = deadlines.judge(alone, size_s, 5.0, 3.0)
     assert verdict == deadlines.Verdict(True, 3.0, 3.0)
     assert deadlines.judge(alone, size_s, 3.0, 3.0).is_promised
@@ -183,7 +183,7 @@ def questions(draw, most=6):
 @hypothesis.given(questions())
 def test_admitted_together_fit_together(asked):
     """No port is busy for longer than time passes, and nobody is late."""
-    promised = deadlines.no_claims(4)
+    promised = deadlines.claims_of(4)
     for i, (left_s, size_s) in enumerate(asked):
         verdict = deadlines.judge(promised, size_s, left_s)
         assert verdict.bound_s <= verdict.earliest_s * (1 + 1e-9)
@@ -212,7 +212,7 @@ def test_admitted_together_fit_together(asked):
 def test_the_bound_holds_for_any_plan(asked, weights):
     """Whatever is admitted ends no earlier than its bound said."""
     *others, (left_s, size_s) = asked
-    promised = deadlines.no_claims(4)
+    promised = deadlines.claims_of(4)
     for i, (other_s, other) in enumerate(others):
         if deadlines.fits(promised, other, other_s):
             promised = promised.joined(str(i), other, other_s)
@@ -253,7 +253,7 @@ def test_every_promise_is_kept(arriving, policy, below_a_rack):
     waiting = list(enumerate(arriving))
 
     def claimed():
-        found = deadlines.no_claims(len(fabric.cap_bps))
+        found = deadlines.claims_of(len(fabric.cap_bps))
         for name in due_s.keys() & left.keys():
             found = found.joined(name, fabric.busy_s(
                 left[name], INDEX), due_s[name] - now_s)
@@ -339,6 +339,32 @@ def test_the_plan_before_holds_where_the_greedy_one_fails():
     # The plan is void where more is left than it was made for.
     assert not deadlines.renew(dataclasses.replace(
         now, port_s=now.port_s * 1.5), 1.0, before).is_whole
+
+
+def test_a_promise_that_cannot_be_kept_refuses_no_other():
+    """A coflow that is sent too late, or a port that became slow."""
+    late = claims((5.0, 10.0, 0.0))
+    verdict = deadlines.judge(late, np.array([0.0, 2.0]), 2.0)
+    assert verdict == deadlines.Verdict(True, 2.0, 2.0)
+    plan = deadlines.renew(late.joined('new', np.array([0.0, 2.0]), 2.0), 0.0,
+                           deadlines.renew(late, 0.0))
+    assert plan.done[:, -1] == pytest.approx([0.5, 1.0])
+    # What can still be sent of it is, though another would be earlier.
+    assert not deadlines.fits(late, np.array([0.5, 0.0]), 2.0)
+    assert deadlines.judge(late, np.array([0.5, 0.0]), 10.5).is_promised
+    # Who does not fit is refused whoever else does not.
+    assert not deadlines.fits(late, np.array([0.0, 2.0]), 1.9)
+    assert deadlines.fits(late, np.zeros(2), 0.0)
+
+
+def test_one_that_came_lately_fits_beside_one_that_is_late():
+    """The plan before leaves it too little, as it knew nothing of it."""
+    before = deadlines.renew(claims((6.0, 0.0, 3.0), (9.0, 30.0, 0.0)), 0.0)
+    now = claims((6.0, 0.0, 3.0), (9.0, 30.0, 0.0), (4.0, 0.0, 3.0))
+    assert deadlines.fits(claims((6.0, 0.0, 3.0), (9.0, 30.0, 0.0)),
+                          np.array([0.0, 3.0]), 4.0)
+    plan = deadlines.renew(now, 0.0, before)
+    assert plan.done[:, -1] == pytest.approx([1.0, 0.3, 1.0])
 
 
 @pytest.mark.parametrize('kept_s, given', [(6.0, 0.0), (5.5, 0.5)])
