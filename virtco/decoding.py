@@ -93,6 +93,15 @@ class Decoder(Generic[_T]):
 
         ``error`` is the text of msgspec's error about ``value``.
         """
+        try:
+            told = self._told(value, error)
+        except (AttributeError, LookupError, TypeError, ValueError):
+            # A field is called as the end of msgspec's text.
+            told = exception.Invalid(field=self._named, value=error,
+                                     limit='known names of fields')
+        raise told from None
+
+    def _told(self, value: Any, error: str) -> exception.Invalid:
         matched = _WHERE.fullmatch(error)
         assert matched is not None
         what, where = matched.group(1), matched.group(2) or ''
@@ -122,9 +131,9 @@ class Decoder(Generic[_T]):
                      or f'a valid value ({exception.bounded(what)})')
         field = ''.join(f'[{step}]' if isinstance(step, int) else f'.{step}'
                         for step in steps).lstrip('.')
-        raise exception.Invalid(
+        return exception.Invalid(
             field=field or self._named, value=shown, limit=limit,
-            path=tuple(steps)) from None
+            path=tuple(steps))
 
     def _key(self, whole: Any, entries: dict[str, Any], error: str) -> str:
         """Search the entry of an object that msgspec refuses without its key.

@@ -3,6 +3,7 @@
 """Values of others: their bounds on both sides, and what is told of them."""
 
 import ast
+import json
 import pathlib
 from typing import Annotated
 from typing import Literal
@@ -121,6 +122,15 @@ def test_what_is_wrong_is_told(raw, told):
     (b'{"weight": null}', ('weight', 'null', 'a number'))])
 def test_the_place_of_what_is_wrong_is_told(raw, told):
     assert refused(WIDE, raw) == told
+
+
+@pytest.mark.parametrize('name', ['a` - at `$.b', 'a` - at `$[7]',
+                                  'a` - at `$.number.b',
+                                  'a` - at `$.names[...]'])
+def test_a_field_may_be_called_as_the_end_of_an_error(name):
+    assert refused(SMALL, json.dumps({
+        'number': 3, 'names': ['ab'], name: 1}).encode())[2] == (
+            'known names of fields')
 
 
 def test_texts_of_a_query_are_read_as_numbers():
