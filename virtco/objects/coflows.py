@@ -255,7 +255,7 @@ class Coflows:
         measured = (summary.measured(status.span)
                     if status is not None else {})
 
-        def save(session: orm.Session) -> None:
+        def save(session: orm.Session) -> str | None:
             coflow = _get(session, coflow_id)
             if 'state' in values:
                 self._declare_done(coflow, iteration)
@@ -265,11 +265,12 @@ class Coflows:
                 coflow.priority_class = values['priority_class']
             if 'weight' in values:
                 coflow.weight = values['weight']
+            return coflow.group_id
 
-        self._state.database.retried(save)
+        group_id = self._state.database.retried(save)
         if 'state' in values:
             self._state.live.finish(coflow_id, self._clock())
-        self._state.invalidate()
+        self._changed(group_id)
 
     def _declare_done(self, coflow: models.Coflow, iteration: int) -> None:
         """Change a coflow's state to done, unless it is retired.
@@ -294,12 +295,19 @@ class Coflows:
         The VMs stay; a group whose last coflow goes has nothing to schedule
         but keeps its rows until its VMs are deleted.
         """
-        def remove(session: orm.Session) -> None:
-            session.delete(_get(session, coflow_id))
+        def remove(session: orm.Session) -> str | None:
+            coflow = _get(session, coflow_id)
+            session.delete(coflow)
+            return coflow.group_id
 
-        self._state.database.retried(remove)
+        group_id = self._state.database.retried(remove)
         self._state.live.drop(coflow_id)
-        self._state.invalidate()
+        self._changed(group_id)
+
+    def _changed(self, group_id: str | None) -> None:
+        """Have a group read again; a registered matrix has none."""
+        if group_id is not None:
+            self._state.invalidate([group_id])
 
     def project_of(self, coflow_id: str) -> str:
         """Return the id of the project that owns a coflow.

@@ -44,14 +44,11 @@ class Bench:
                             planned_host=f'h{min(row, 1)}')
               for row in range(3)))
         self.live = live_state.LiveState()
-        self.n_changes, self.now_s = 0, 50.0
+        self.changed, self.now_s = [], 50.0
         self.coflows = plain.Plain(coflows.Coflows(
             self.conf, stored.state(self.database, self.live,
-                                    invalidate=self.changed),
+                                    invalidate=self.changed.append),
             lambda: self.now_s))
-
-    def changed(self):
-        self.n_changes += 1
 
     def count(self, sent_bytes, **values):
         self.live.load_groups(
@@ -328,7 +325,7 @@ def test_class_and_weight_are_set(bench):
     assert (bench.row().weight, bench.row().priority_class) == (2.0, 0)
     bench.coflows.change('c-p-a', {'priority_class': 4})
     assert (bench.row().weight, bench.row().priority_class) == (2.0, 4)
-    assert bench.row().state == 'active' and bench.n_changes == 2
+    assert bench.row().state == 'active' and bench.changed == [['p-a']] * 2
 
 
 def test_an_end_is_declared(bench):
@@ -339,7 +336,7 @@ def test_an_end_is_declared(bench):
             row.iterations) == ('done', 50.0, 'declared done', 7, 7)
     assert (row.first_byte_at, row.last_byte_at) == (11.0, 11.0)
     assert bench.live.status('c-p-a').state == 'done'
-    assert bench.n_changes == 1
+    assert bench.changed == [['p-a']]
     # Once is enough.
     bench.now_s = 99.0
     bench.coflows.change('c-p-a', {'state': 'done'})
@@ -371,13 +368,20 @@ def test_a_coflow_is_given_up(bench):
     bench.count(60)
     bench.coflows.delete('c-p-a')
     assert bench.row() is None and bench.live.status('c-p-a') is None
-    assert bench.n_changes == 1
+    assert bench.changed == [['p-a']]
     for action in (bench.coflows.delete, bench.coflows.project_of,
                    lambda one: bench.coflows.change(one, {}),
                    lambda one: bench.coflows.show(one, SCHEDULE)):
         with pytest.raises(exception.NotFound):
             action('c-p-a')
-    assert bench.n_changes == 1
+    assert bench.changed == [['p-a']]
+
+
+def test_a_registered_matrix_has_no_group_to_be_read_again(bench):
+    found = bench.coflows.register('p', 'x', MATRIX)['id']
+    bench.coflows.change(found, {'weight': 2.0})
+    bench.coflows.delete(found)
+    assert not bench.changed and bench.row(found) is None
 
 
 @pytest.mark.parametrize('values, promise', [
