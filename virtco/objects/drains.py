@@ -5,6 +5,7 @@ changes.
 """
 
 from collections.abc import Callable
+import threading
 import time
 
 from sqlalchemy import orm
@@ -25,15 +26,17 @@ class Drains:
         self._state = state
         self._clock = clock
         self._drains: dict[str, models.Drain] = {}
+        # An older read must not come after a newer one.
+        self._lock = threading.Lock()
 
     def load(self) -> None:
         """Load the drained hosts from the database.
 
         :raises virtco.exception.DatabaseUnavailable:
         """
-        with self._state.database.reader() as session:
+        with self._lock, self._state.database.reader() as session:
             self._drains = operators.drains(session)
-        self._state.live.drained = frozenset(self._drains)
+            self._state.live.drained = frozenset(self._drains)
 
     def show(self, host: str) -> host_wire.Drained:
         """Show a host: ``draining`` while it has VMs of groups, or plans."""

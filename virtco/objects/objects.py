@@ -22,7 +22,7 @@ from virtco.objects import topologies
 from virtco.state import state as states
 from virtco.topology import tree
 
-#: Changes of the topology and of findings are noticed so soon.
+#: Changes by other processes are noticed so soon.
 READ_S = 1.0
 
 
@@ -74,7 +74,14 @@ class Objects:
         self.findings.refresh()
 
     def _read(self) -> None:
-        """Read changes of the topology and of findings."""
+        """Read changes, since a peer that made one may have ended before it
+        told the leader.
+        """
+        before = self.settings.get(), self._state.live.drained
+        self.settings.load()
+        self.drains.load()
+        if before != (self.settings.get(), self._state.live.drained):
+            self._state.changed()
         self.topology.refresh()
         if self.findings.refresh() and self._state.tell_leader is not None:
             # Findings of hosts are in the rates, which are read less often.

@@ -5,6 +5,7 @@
 from collections.abc import Callable
 from collections.abc import Mapping
 import logging
+import threading
 import time
 import typing
 
@@ -39,6 +40,10 @@ class Settings:
         self._database = database
         self._clock = clock
         self._changed = changed
+        # An older read must not come after a newer one, or a change.
+        self._lock = threading.Lock()
+        # Packages do not come while a process runs.
+        self._has_no_own = False
         self.is_shadow = conf.placement.mode == 'shadow'
         if conf.scheduler.order == own_policies.OWN:
             own_policies.installed()
@@ -49,11 +54,24 @@ class Settings:
             'ceil': conf.scheduler.ceil}
 
     def load(self) -> None:
-        with self._database.reader() as session:
+        with self._lock, self._database.reader() as session:
             stored = records.settings(session)
-        self._values.update({name: value for name, value in stored.items()
-                             if value in CHOICES.get(name, ())
-                             and _is_possible(name, value)})
+            self._values.update({name: value for name, value in stored.items()
+                                 if value in CHOICES.get(name, ())
+                                 and self._is_possible(name, value)})
+
+    def _is_possible(self, name: str, value: str) -> bool:
+        """Tell whether a stored value can be followed here."""
+        if (name, value) != ('order', own_policies.OWN):
+            return True
+        if not self._has_no_own:
+            try:
+                own_policies.installed()
+                return True
+            except exception.Invalid as error:
+                LOG.warning('The stored setting is not followed: %s', error)
+                self._has_no_own = True
+        return False
 
     def get(self) -> dict[str, str]:
         return dict(self._values)
@@ -85,18 +103,8 @@ class Settings:
                     operators.add_change(session, who, f'setting {name}',
                                          before[name], value, now_s)
 
-        self._database.retried(save)
-        self._values.update(values)
+        with self._lock:
+            self._database.retried(save)
+            self._values.update(values)
         self._changed()
         return self.get()
-
-
-def _is_possible(name: str, value: str) -> bool:
-    """Tell whether a stored value can be followed here."""
-    if (name, value) == ('order', own_policies.OWN):
-        try:
-            own_policies.installed()
-        except exception.Invalid as error:
-            LOG.warning('The stored setting is not followed: %s', error)
-            return False
-    return True

@@ -42,6 +42,19 @@ def test_a_topology_that_another_process_took_over_is_read(bench, follower):
     assert follower.objects.topology.get().planes == (plane,)
 
 
+def test_who_leads_reads_what_a_peer_did_and_no_word_told(bench, follower):
+    follower.state.live.meet({'h0'}, 1.0)
+    follower.objects.drains.drain('h0', 'disk', 'admin')
+    follower.objects.settings.change({'order': 'fair'}, 'admin')
+    told = []
+    bench.state.on_change.append(told.append)
+    bench.objects._read()
+    assert bench.state.live.drained == {'h0'} and told == [True]
+    assert bench.objects.settings.is_fair
+    bench.objects._read()
+    assert told == [True]
+
+
 def test_who_leads_writes_profiles_until_it_stops(bench):
     bench.group()
     bench.state.refresh()
