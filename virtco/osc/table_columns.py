@@ -66,7 +66,12 @@ def _error(value: float | str) -> str:
 
 def _time(value: float) -> str:
     """Format seconds since the epoch as local time."""
-    return datetime.datetime.fromtimestamp(value).isoformat(' ', 'seconds')
+    try:
+        found = datetime.datetime.fromtimestamp(value)
+    except (OSError, OverflowError, ValueError):
+        # Sizes and limits of tenants may put an end into any year.
+        return f'{value:.4g} s'
+    return found.isoformat(' ', 'seconds')
 
 
 def _names(value: Iterable[Any]) -> str:

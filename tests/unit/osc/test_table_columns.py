@@ -37,6 +37,7 @@ from virtco.wire import profile
     ('members', [check.Reading('a', '', 1e9), profile.Launch(0, 2e9)],
      'src a, rate_bps 1 Gbit/s\nn_vms 0, size_bytes 2 GB'),
     ('error', 0.125, '12.5 %'), ('error', 'no uplink0', 'no uplink0'),
+    ('predicted_end', 1e14, '1e+14 s'), ('deadline', 1e300, '1e+300 s'),
     ('name', 'x', 'x'), ('name', 0, 0)])
 def test_what_a_cell_shows(name, value, words):
     assert columns.cell(name, value).human_readable() == words
