@@ -55,7 +55,7 @@ class Doctor(base.Lister):
             coflow = client.call(coflow_wire.SHOW, base.find_coflow(
                 client, args.coflow))
             found += findings.examine_coflow(coflow, {
-                host: client.call(host_wire.SHOW, host).classes or []
+                host: _classes(client, host)
                 for host in sorted(filter(None, set(coflow.hosts)))})
         return found
 
@@ -72,6 +72,14 @@ def _answers(client: v1.Client) -> findings.Answers:
         health, base.coflows_of(client),
         client.call(coflow_wire.EVENTS).events, base.hosts_of(client),
         time.time())
+
+
+def _classes(client: v1.Client, host: str) -> list[host_wire.Class] | None:
+    """List the classes of a host; None where none ever reported of it."""
+    try:
+        return client.call(host_wire.SHOW, host).classes or []
+    except exception.NotFound:
+        return None
 
 
 def _of_file(path: str) -> list[findings.Finding]:

@@ -92,11 +92,12 @@ def serves(health: health_wire.Health) -> bool:
 
 
 def examine_coflow(coflow: coflow_wire.Coflow,
-                   classes: Mapping[str, Sequence[host_wire.Class]]
+                   classes: Mapping[str, Sequence[host_wire.Class] | None]
                    ) -> list[Finding]:
     """List findings about one coflow.
 
-    :param classes: host -> its classes, for hosts of its members.
+    :param classes: host -> its classes, for hosts of its members; None: its
+        edge module never reported.
     """
     link = f'coflow {coflow.name}'
     return [of_problem(code, finding, link) if code
@@ -207,7 +208,7 @@ _LINKS = {
 
 
 def _coflow(coflow: coflow_wire.Coflow,
-            classes: Mapping[str, Sequence[host_wire.Class]]
+            classes: Mapping[str, Sequence[host_wire.Class] | None]
             ) -> Iterator[_Rest]:
     if coflow.state != 'active':
         yield ('' if coflow.state in ('done', 'retired') else 'VC-080',
@@ -218,13 +219,14 @@ def _coflow(coflow: coflow_wire.Coflow,
         yield 'VC-081', f'rows {_few(missing)} without a host'
     if coflow.in_debt:
         yield 'VC-082', 'its project owes bytes: no size is believed'
-    with_class = [host for host, rows in classes.items()
-                  if any(row.coflow_id == coflow.id for row in rows)]
+    yield from _some('VC-066', [
+        host for host, rows in classes.items() if rows is None],
+        'never reported')
+    with_class = {host: row for host, rows in classes.items()
+                  for row in rows or () if row.coflow_id == coflow.id}
     if classes and not with_class:
         yield 'VC-083', ''
-    for host in with_class:
-        row = next(row for row in classes[host]
-                   if row.coflow_id == coflow.id)
+    for host, row in with_class.items():
         rate, seen = row.rate_bps, row.observed_bps or 0.0
         if row.backlog_bytes and seen < _SLOW * rate:
             yield ('VC-084', f'{host}: sends {units.format_rate(seen)} of '

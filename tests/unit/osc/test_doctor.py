@@ -39,6 +39,15 @@ def test_a_healthy_chain_and_a_coflow_in_it():
     assert len(found) == 8 and 'coflow a' in found
 
 
+def test_a_host_of_a_coflow_without_an_edge_module_is_told():
+    coflow = findings.coflow(hosts=['h1', 'h2'], arrival=time.time())
+    one = _controller(**{
+        'GET /v1/coflows/id-a': coflow, 'GET /v1/hosts/h2': (404, {
+            'error': {'code': 'virtco.not_found', 'detail': 'no'}})})
+    code, out, _ = controller.run(doctor.Doctor, one, '-f', 'json', 'a')
+    assert code == 1 and 'h2 never reported' in out
+
+
 @pytest.mark.parametrize(('answers', 'link', 'state', 'code'), [
     ({'GET /health': (503, {'status': 'starting', 'what': 'x'})},
      'controller', 'warning', 0),
