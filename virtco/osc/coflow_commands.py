@@ -64,7 +64,7 @@ class ListCoflows(base.Lister):
     def entries(self, args: Any) -> Sequence[msgspec.Struct]:
         client = self.client
         page = {'limit': args.limit, 'marker': args.marker}
-        if any(page.values()) or args.state not in (None, *UNPLANNED):
+        if page != dict.fromkeys(page) or args.state not in (None, *UNPLANNED):
             return base.coflows_of(client, args.project_id, state=args.state,
                                    **page)
         found = base.coflows_of(client, args.project_id,

@@ -81,6 +81,9 @@ def test_a_page_of_coflows_is_asked_of_the_controller():
     one = _controller()
     controller.rows(coflow.ListCoflows, one, '--limit', '2', '--marker', 'i')
     assert one.asked == [('GET', '/v1/coflows?limit=2&marker=i', None)]
+    # The controller refuses it.
+    controller.rows(coflow.ListCoflows, one, '--limit', '0')
+    assert one.asked[1:] == [('GET', '/v1/coflows?limit=0', None)]
 
 
 def test_a_coflow_is_shown_ended_and_deleted_by_its_name():
