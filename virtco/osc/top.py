@@ -57,7 +57,7 @@ class Top(base.Command):
                                         limit=f'at least {least}')
         client = self.client
         screen = console.Console(file=self.app.stdout, highlight=False,
-                                 record=args.svg is not None)
+                                 markup=False, record=args.svg is not None)
         if args.once or args.svg:
             screen.print(_look(client, args))
             if args.svg:

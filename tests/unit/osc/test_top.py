@@ -48,6 +48,8 @@ def test_once():
     screen = run(client, '--once')
     assert 'look-1' in screen and 'operators only' in screen
     assert client.looks == 1
+    client.url = 'http://[fd00::5]:8791'
+    assert f'1 coflows at {client.url}, by order' in run(client, '--once')
 
 
 def test_a_picture_of_it(tmp_path):
