@@ -173,8 +173,9 @@ class Loader(threading.Thread):
 
     def _begin_anew(self) -> None:
         """Start the process again, since another scheduler took over."""
-        self.begins_anew = True
-        self._end()
+        if not self.begins_anew:
+            self.begins_anew = True
+            self._end()
 
     def _load(self) -> None:
         if self._program == DISTRIBUTOR:
@@ -278,11 +279,17 @@ def _server(conf: cfg.ConfigOpts, program: Program,
 
 def _stop_on_signal(loader: Loader) -> None:
     """Let SIGTERM and SIGINT end waitress's loop, which runs in this thread.
+
+    A second one breaks nothing off, but a process that was to begin anew ends.
     """
     def stop(_number: int, _frame: Any) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, signal.SIG_IGN)
+            # Not SIG_IGN, which the next program would inherit.
+            signal.signal(number, end)
         raise SystemExit
+
+    def end(_number: int, _frame: Any) -> None:
+        loader.begins_anew = False
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
