@@ -4,6 +4,7 @@
 
 import argparse
 import importlib.metadata
+import io
 import json
 import logging
 import signal
@@ -81,6 +82,16 @@ def test_what_is_not_installed_is_named(capsys, tmp_path, monkeypatch):
                   ImportError(name='surely_not_there')):
         with pytest.raises(ImportError):
             entry.missing(error, 'extra')
+
+
+def test_an_output_without_unicode_gets_escapes(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / 'talks.py').write_text("main = lambda: print('a\\u2026') or 0")
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, 'stdout', io.TextIOWrapper(written, 'ascii'))
+    assert entry.run('p', 'talks', 'extra') == 0
+    sys.stdout.flush()
+    assert written.getvalue() == b'a\\u2026\n'
 
 
 # The controller.

@@ -28,9 +28,18 @@ def missing(error: ImportError, extra: str,
             f"'SOURCE[{extra}]'")
 
 
+def bear_any_text() -> None:
+    """Have the output escape characters that the terminal's encoding lacks,
+    as the error stream does.
+    """
+    if hasattr(sys.stdout, 'reconfigure'):
+        sys.stdout.reconfigure(errors='backslashreplace')
+
+
 def run(program: str, module: str, extra: str,
         distribution: str = 'virtco') -> int:
     """Run a program's module; name the extra where a package is missing."""
+    bear_any_text()
     try:
         return int(importlib.import_module(module).main())
     except ModuleNotFoundError as error:

@@ -13,6 +13,7 @@ from keystoneauth1 import session as ks_session
 
 from virtco import exception
 from virtco.client import v1
+from virtco.cmd import entry
 from virtco_tenant import session
 from virtco_tenant.hintkit import commands
 
@@ -43,6 +44,7 @@ class _Clients:
 def main(argv: list[str] | None = None) -> int:
     """Run ``virtco-hint``; return its exit code."""
     words = sys.argv[1:] if argv is None else argv
+    entry.bear_any_text()
     app = types.SimpleNamespace(stdout=sys.stdout, client_manager=_Clients())
     parser = argparse.ArgumentParser(
         prog='virtco-hint', description='Make and check hints; '
@@ -52,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
     args = command.get_parser(f'virtco-hint {words[0]}').parse_args(words[1:])
     try:
         return int(command.run(args))
-    except exception.VirtcoException as error:
+    except (exception.VirtcoException, OSError) as error:
         print(f'virtco-hint: {error}', file=sys.stderr)
         return 1
 

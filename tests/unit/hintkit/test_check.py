@@ -344,6 +344,15 @@ def test_hints_need_neither_numpy_nor_openstacks_client():
     assert (done.returncode, done.stdout) == (0, 'Check\n'), done.stderr
 
 
+def test_a_reader_that_ends_is_told_in_one_line(monkeypatch, capsys):
+    def write(_text):
+        raise BrokenPipeError(32, 'Broken pipe')
+
+    monkeypatch.setattr(sys, 'stdout', types.SimpleNamespace(write=write))
+    assert program.main(['check', PAIR]) == 1
+    assert capsys.readouterr().err == 'virtco-hint: [Errno 32] Broken pipe\n'
+
+
 def test_a_command_that_needs_more_says_what_to_install():
     code = """if True:
         import sys
