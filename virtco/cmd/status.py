@@ -3,6 +3,7 @@
 """``virtco-status upgrade check``: is this machine ready for this code?"""
 
 import importlib.metadata
+import os
 import re
 import sys
 
@@ -37,6 +38,13 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _database(self) -> upgradecheck.Result:
         try:
+            path = db_session.file_of(
+                db_session.default_connection(self._conf))
+            if path is not None and not os.path.exists(path):
+                # A file made here would not belong to the service's user.
+                return upgradecheck.Result(
+                    upgradecheck.Code.FAILURE, f'There is no {path}: run '
+                    "virtco-manage db sync as the service's user.")
             database = db_session.Database.from_conf(self._conf)
             migration.check(database)
             found = migration.current(database)

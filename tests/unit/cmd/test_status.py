@@ -45,6 +45,14 @@ def test_where_nova_is_elsewhere_the_check_says_where_to_look(
             'later of its series.') in said
 
 
+def test_a_check_makes_no_database(tmp_path, capsys):
+    conf = tmp_path / 'virtco.conf'
+    conf.write_text(f'[controller]\nstate_dir = {tmp_path}/state\n')
+    assert status.main(['--config-file', str(conf), 'upgrade', 'check']) == 2
+    assert 'There is no /' in capsys.readouterr().out
+    assert not (tmp_path / 'state').exists()
+
+
 def test_the_program_logs_as_it_is_told(monkeypatch):
     names = []
     monkeypatch.setattr(status.configuration, 'set_up_log',
