@@ -3,6 +3,7 @@
 """``virtco-manage``: the database and the leader's epoch, by hand."""
 
 import argparse
+import math
 import sys
 import time
 
@@ -41,6 +42,19 @@ def _purge(conf: cfg.ConfigOpts, database: db_session.Database) -> int:
             lambda session: records.purge(session, before_s)).items():
         print(f'{table}: {count} deleted')
     return 0
+
+
+def _days(text: str) -> float:
+    """Parse a time; a negative one, or NaN on PostgreSQL, would keep nothing.
+    """
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 <= found < math.inf:
+        raise argparse.ArgumentTypeError(exception.expected(
+            'a number of days, at least 0', repr(text)))
+    return found
 
 
 def _show_epoch(_conf: cfg.ConfigOpts, database: db_session.Database) -> int:
@@ -86,7 +100,7 @@ def _add_commands(
     shown = commands.add_parser('version', help='Show the schema revision')
     shown.set_defaults(run=_version)
     purge = commands.add_parser('purge', help='Delete what ended long ago')
-    purge.add_argument('--days', type=float, default=1.0,
+    purge.add_argument('--days', type=_days, default=1.0,
                        help='Keep what is younger, default 1')
     purge.set_defaults(run=_purge)
     again = subparsers.add_parser(

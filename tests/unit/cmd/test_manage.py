@@ -52,6 +52,13 @@ def test_who_leads_is_shown(run, database):
     assert run('epoch', 'show') == (0, 'epoch 9, nobody leads\n')
 
 
+@pytest.mark.parametrize('days', ['-1', 'nan', 'inf', 'x'])
+def test_a_purge_keeps_a_number_of_days(run, capsys, days):
+    with pytest.raises(SystemExit):
+        run('db', 'purge', f'--days={days}')
+    assert f"at least 0, got '{days}'" in capsys.readouterr().err
+
+
 class Nova:
     """A cloud with one good group and many servers with a broken hint."""
 
