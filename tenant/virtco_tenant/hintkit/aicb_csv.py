@@ -183,9 +183,11 @@ def _operation(where: str, text: str, file: _File) -> None:
         inputs.refuse(where, 'comm_type', cells[0], 'one of ' + ', '.join(
             [*ring_and_tree.RING, 'isend', *SILENT, 'computation',
              'epoch_end']))
-    if len(cells) <= section.column[WAY]:
+    least = 1 + max(section.column.get(name, 0)
+                    for name in (*COLUMNS, SIZE, WAY))
+    if len(cells) < least:
         inputs.refuse(where, 'columns', len(cells),
-                      f'at least {section.column[WAY] + 1} columns')
+                      f'at least {least} columns')
     named = cells[section.column['comm_group']]
     group = named.removeprefix('CommGroup.')
     group = 'all_nodes' if group == 'all' else group

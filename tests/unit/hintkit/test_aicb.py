@@ -125,6 +125,9 @@ def test_columns_may_stand_in_another_order(read):
         ('all_gather', 'dp_group', ''): 800}
     refused(read, text.format('xp_group'),
             "line 3: comm_group: .*, got 'CommGroup.xp_group'")
+    # Columns may be behind the last one that each file has.
+    refused(read, header.strip() + ',comm_group_size\n' + END + line,
+            'line 3: columns: .* at least 5 columns, got 4')
 
 
 def simai(lines, n=1, first='MICRO'):
