@@ -10,6 +10,7 @@ import re
 import sys
 from typing import Any
 from typing import NoReturn
+import zlib
 
 from virtco import exception
 from virtco import hint_matrix
@@ -57,7 +58,7 @@ def lines(path: str) -> Iterator[tuple[str, str]]:
     except UnicodeDecodeError:
         refuse(path, f'text after line {number}', 'other bytes',
                'UTF-8 text, or gzip in a file named *.gz')
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         refuse(path, 'file', getattr(error, 'strerror', None) or str(error),
                'a readable file')
 

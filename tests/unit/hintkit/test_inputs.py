@@ -55,6 +55,10 @@ def test_why_a_file_cannot_be_read(tmp_path):
     path.write_bytes(gzip.compress(b'one')[:-9])
     with pytest.raises(exception.InputInvalid, match="got 'Compressed file"):
         list(inputs.lines(str(path)))
+    found = gzip.compress(b'one')
+    path.write_bytes(found[:10] + b'\xff' * 3 + found[13:])
+    with pytest.raises(exception.InputInvalid, match="got 'Error -3"):
+        list(inputs.lines(str(path)))
 
 
 def test_a_line_has_16_mi_characters_at_most():
