@@ -91,7 +91,7 @@ def send(args: argparse.Namespace, out: console.Console) -> int:
     finally:
         own.end()
         server.shutdown()
-        _write_history(args.history, tracker)
+        _write_history(args.history, tracker, out)
     if missing:
         raise NotReceived(
             n_missing=tracker.n_lacking, n_receivers=args.receivers,
@@ -201,8 +201,14 @@ def _from_history(path: str | None) -> dict[str, str]:
     return clusters.infer(told)
 
 
-def _write_history(path: str | None, tracker: trackers.Tracker) -> None:
-    if path is not None and (rates_bps := tracker.rates_bps()):
+def _write_history(path: str | None, tracker: trackers.Tracker,
+                   out: console.Console) -> None:
+    if path is None or not (rates_bps := tracker.rates_bps()):
+        return
+    try:
         pathlib.Path(path).write_text(json.dumps([
             [src, dst, statistics.median(told)]
             for (src, dst), told in rates_bps.items()]))
+    except OSError as error:
+        out.print(f'--history {path} is not written: {error.strerror}',
+                  highlight=False, markup=False)

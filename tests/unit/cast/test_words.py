@@ -2,6 +2,7 @@
 
 """What the command takes, and what senders and receivers make of it."""
 
+import io
 import json
 
 import pytest
@@ -189,13 +190,16 @@ def test_what_casts_remember(tmp_path):
     assert sending._from_history(None) == {}
     assert sending._from_history(str(path)) == {}
     tracker = trackers.Tracker('src', 2, Clock())
-    sending._write_history(str(path), tracker)
+    out = console.Console(record=True, width=500, file=io.StringIO())
+    sending._write_history(str(path), tracker, out)
     assert not path.exists()
-    sending._write_history(None, tracker)
+    sending._write_history(None, tracker, out)
     tracker.ask('a', ('10.0.0.2', 1))
     for rate_bps in (5e6, 9e6, 1e6):
         tracker.ask('b', ('10.0.0.3', 1), rates_bps={'a': rate_bps})
-    sending._write_history(str(path), tracker)
+    sending._write_history(str(path / 'none'), tracker, out)
+    assert 'is not written: No such file' in out.export_text()
+    sending._write_history(str(path), tracker, out)
     assert json.loads(path.read_text()) == [['a', 'b', 5e6]]
     # Two are too few to tell racks apart.
     assert sending._from_history(str(path)) == {}
