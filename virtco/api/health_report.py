@@ -69,12 +69,15 @@ class Document:
         counts.overstating.set(live.count_overstating())
         counts.debts.replace({(project_id,): debt_bytes for
                               project_id, debt_bytes in live.debts().items()})
-        if (self._counting is None or not self._counting.is_alive()) and (
+        # Another request may replace the thread meanwhile.
+        counting = self._counting
+        if (counting is None or not counting.is_alive()) and (
                 time.monotonic() >= self._count_s):
-            self._counting = threading.Thread(target=self._count, daemon=True)
-            self._counting.start()
-        if self._counting is not None:
-            self._counting.join(COUNT_S)
+            counting = threading.Thread(target=self._count, daemon=True)
+            counting.start()
+            self._counting = counting
+        if counting is not None:
+            counting.join(COUNT_S)
 
     def _count(self) -> None:
         """Set the gauges of which the database knows: it reads whole indexes,

@@ -42,6 +42,29 @@ def test_metrics_wait_half_a_second_for_one_count_at_a_time(monkeypatch):
     found.rooms.database.dispose()
 
 
+def test_two_requests_may_count_at_the_same_time():
+    found = service.Service()
+
+    class Document(health_report.Document):
+        """Another request counts when the thread of the first is noted."""
+
+        _noted = None
+
+        @property
+        def _counting(self):
+            return self._noted
+
+        @_counting.setter
+        def _counting(self, thread):
+            is_first = self._noted is None and thread is not None
+            self._noted = thread
+            if is_first:
+                self.gauge()
+
+    Document(found.rooms).gauge()
+    found.rooms.database.dispose()
+
+
 def test_counting_rests_for_nine_times_as_long(monkeypatch):
     found, now_s, counts = service.Service(), [100.0], []
 
