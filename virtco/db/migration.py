@@ -104,7 +104,11 @@ def _create(connection: sa.Connection) -> None:
     for table in tables.values():
         table.dialect_kwargs.update(collation.of_tables(connection.dialect))
     models.Base.metadata.create_all(connection)
-    connection.execute(tables['cluster'].insert(), {
+    cluster, leader = tables['cluster'], tables['leader']
+    # MariaDB keeps the rows of an installation that was cut off.
+    connection.execute(cluster.delete().where(cluster.c.generation == 1))
+    connection.execute(leader.delete().where(leader.c.epoch == 0))
+    connection.execute(cluster.insert(), {
         'id': 1, 'generation': 1, 'secret': secrets.token_hex(32)})
-    connection.execute(tables['leader'].insert(), {
+    connection.execute(leader.insert(), {
         'id': 1, 'epoch': 0, 'beat': 0, 'name': '', 'address': ''})

@@ -274,7 +274,7 @@ class _File:
         """Return device and inode of SQLite's file; None without one."""
         try:
             found = os.stat(self._path or '')
-        except FileNotFoundError:
+        except OSError:  # also of a file in place of the directory
             return None
         return found.st_dev, found.st_ino
 

@@ -86,6 +86,40 @@ def test_upgrading_twice_changes_nothing(database):
         assert groups.find(session, 'p', 'a') is not None
 
 
+def test_a_directory_that_is_a_file_now_holds_no_database(tmp_path):
+    home = tmp_path / 'state'
+    database = db_session.Database(f'sqlite:///{home}/db.sqlite')
+    migration.upgrade(database)
+    home.rename(tmp_path / 'away')
+    home.write_text('')
+    for begin in (database.reader, database.writer, database.statements):
+        with pytest.raises(exception.DatabaseUnavailable,
+                           match='removed or replaced'), begin():
+            pass
+    database.dispose()
+
+
+@pytest.mark.parametrize('cut_off', [
+    "UPDATE alembic_version SET version_num = 'initial'",
+    'DELETE FROM alembic_version'])
+def test_an_upgrade_that_was_cut_off_is_made_again(database, cut_off):
+    """MariaDB commits each change of a table by itself."""
+    with database.engine.begin() as connection:
+        connection.exec_driver_sql(cut_off)
+    migration.upgrade(database)
+    _is_as_the_models_say(database)
+
+
+def test_a_database_in_use_is_not_taken_for_an_installation(database):
+    with database.writer() as session:
+        session.execute(sa.update(models.Leader).values(epoch=7))
+        session.execute(sa.delete(sa.table('alembic_version')))
+    with pytest.raises(exception.Conflict):
+        migration.upgrade(database)
+    with database.reader() as session:
+        assert leader.current(session).epoch == 7
+
+
 def test_an_upgrade_checks_its_result(database, monkeypatch):
     def refuse(_connection):
         raise exception.Invalid(field='collation', value='x', limit='y')
