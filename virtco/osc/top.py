@@ -92,13 +92,18 @@ def _again(client: v1.Client, args: Any) -> console.RenderableType:
 
 def _look(client: v1.Client, args: Any) -> console.Group:
     return overview.screen(
-        ask(client, args.project_id), sort=args.sort, words=args.filter,
+        ask(client, args.project_id, args.state == 'retired'), sort=args.sort, words=args.filter,
         state=args.state, n_rows=args.rows)
 
 
-def ask(client: v1.Client, project_id: str | None) -> overview.Seen:
-    """Ask a controller for its coflows and, if allowed, its hosts."""
-    coflows = base.coflows_of(client, project_id)
+def ask(client: v1.Client, project_id: str | None, retired: bool = False
+        ) -> overview.Seen:
+    """Ask a controller for its coflows and, if allowed, its hosts.
+
+    :param retired: whether to ask for retired coflows, too, which are nearly
+        all.
+    """
+    coflows = base.coflows_of(client, project_id, retired=retired)
     hosts = base.hosts_of(client)
     if hosts is not None and len(hosts) <= MOST_HOSTS:
         hosts = [client.call(host_wire.SHOW, host.host) for host in hosts]

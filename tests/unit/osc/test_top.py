@@ -117,23 +117,25 @@ def test_classes_of_a_large_cloud_are_not_asked(more):
 
 
 def test_a_project_a_state_and_a_number_of_rows():
-    projects = []
+    asked = []
 
     class Asked(Client):
         def call(self, operation, name=None, **query):
             if operation != wire.LIST:
                 return super().call(operation, name)
-            projects.append(name)
+            asked.append((name, query['retired']))
             return wire.Coflows([looks.coflow(f'c{i}', state='registered')
                                  for i in range(30)])
 
     screen = run(Asked(), '--once', '--project', 'p', '--state', 'registered',
                  '--sort', 'name', '--filter', 'c')
-    assert projects == ['p'] and 'by name' in screen
+    assert asked == [('p', False)] and 'by name' in screen
     assert 'At most 20 rows' in screen
     assert '0 coflows' in run(Asked(), '--once', '--filter', 'x')
     assert 'At most 1 rows' in run(Asked(), '--once', '--state',
                                    'registered', '--rows', '1')
+    run(Asked(), '--once', '--state', 'retired')
+    assert asked[-1] == (None, True)
 
 
 def test_the_shortest_wait_and_the_usual_one(monkeypatch):
