@@ -168,6 +168,18 @@ def test_the_table_shows_what_the_api_says(visit, controller, width):
     picture(page, f'coflows-{width}')
 
 
+@FULL
+def test_retired_coflows_are_asked_for_where_they_are_shown(visit):
+    page, asked = visit(), []
+    wait_rows(page)
+    page.on('request', lambda sent: asked.append(sent.url))
+    for states, retired in (('all', 'true'), ('live', 'false')):
+        page.locator('select').first.select_option(states)
+        del asked[:]
+        harness.wait_for(lambda: page.wait_for_timeout(50) or [
+            url for url in asked if f'&retired={retired}' in url])
+
+
 def number(text):
     return float(text.rstrip(' s%'))
 
@@ -217,6 +229,20 @@ def test_a_coflow_and_why_it_is_where_it_is(visit, controller, width):
     assert flows.locator('td').nth(1).text_content() == 'compute1'
     assert_fits(page)
     picture(page, f'coflow-{width}')
+
+
+@FULL
+def test_a_host_without_an_edge_module_hides_no_coflow(visit, controller):
+    def prepare(page):
+        page.route('**/v1/hosts/compute1', lambda route: route.fulfill(
+            status=404, json={'error': {'detail': 'not found'}}))
+
+    page = visit(f'#/coflow/{id_of(controller, "gradients")}',
+                 prepare=prepare, allowed=('404',))
+    flows = page.get_by_role('table', name='Flows').locator('tbody tr')
+    flows.first.wait_for()
+    assert flows.locator('td').first.text_content() == 'compute0'
+    assert flows.count() == 1
 
 
 def _keep_sending(controller):

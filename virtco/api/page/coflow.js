@@ -47,7 +47,14 @@ export class Coflow {
 
   // What the coflow sends from a host, by the class of its policy there.
   async flows(host) {
-    const found = await get(`v1/hosts/${encodeURIComponent(host)}`);
+    let found;
+    try {
+      found = await get(`v1/hosts/${encodeURIComponent(host)}`);
+    } catch (error) {
+      // The edge module of this host never reported.
+      if (error.status === 404) return [];
+      throw error;
+    }
     return found.classes.filter((one) => one.coflow_id === this.id)
       .map((one) => ({ host, ...one }));
   }

@@ -136,7 +136,10 @@ export class Coflows {
   }
 
   async look() {
-    this.found = (await get('v1/coflows?limit=500')).coflows.sort(byOrder);
+    // Nearly all are retired: they would take the places of those that run.
+    const retired = STATES[this.states.value].includes('retired');
+    const path = `v1/coflows?limit=500&retired=${retired}`;
+    this.found = (await get(path)).coflows.sort(byOrder);
     this.draw();
   }
 
