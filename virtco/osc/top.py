@@ -92,8 +92,9 @@ def _again(client: v1.Client, args: Any) -> console.RenderableType:
 
 def _look(client: v1.Client, args: Any) -> console.Group:
     return overview.screen(
-        ask(client, args.project_id, args.state == 'retired'), sort=args.sort, words=args.filter,
-        state=args.state, n_rows=args.rows)
+        ask(client, args.project_id, args.state == 'retired'),
+        sort=args.sort, words=args.filter, state=args.state,
+        n_rows=args.rows)
 
 
 def ask(client: v1.Client, project_id: str | None, retired: bool = False
