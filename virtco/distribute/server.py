@@ -343,7 +343,10 @@ class Server(LoopThread):
         self.changed([hello.host])
 
     def joined(self, peer: connection.Peer) -> None:
+        before = self._peers.get(peer.name)
         self._peers[peer.name] = peer
+        if before is not None:
+            before.connection.refuse('another connection of this process')
         LOG.info('Peer %s joined.', peer.name)
         if self.doors.elsewhere() is None:
             self._welcome_peer(peer)

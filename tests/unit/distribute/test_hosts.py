@@ -376,8 +376,10 @@ def test_peers_come_and_go(make, caplog):
     assert site.take() == [('peers', {'p2'})]
     assert caplog.messages == ['Peer p1 joined.', 'Peer p2 joined.',
                                'Peer p1 left.']
-    # One that came back meanwhile is still here.
+    # One that came back meanwhile is still here, and once.
     again = site.join_peer('p2')
+    assert second.refused == [('another connection of this process',)]
+    assert again.refused == []
     site.take()
     site.server.closed(second)
     assert site.take() == []
