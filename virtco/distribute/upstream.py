@@ -38,6 +38,9 @@ MOST_BYTES = 256 * 1024 * 1024
 MOST_WAITING_BYTES = 8 * 1024 * 1024
 #: Messages that wait while there is no connection.
 MOST_SAID = 1000
+#: Time after which the leader has heard all that was sent, or its silence was
+#: noticed.
+KEPT_S = 2 * server.PEERS_SILENT_S
 
 #: Document of a policy to come, null without one.
 Answer = concurrent.futures.Future[msgspec.Raw]
@@ -78,7 +81,8 @@ class Upstream(server.LoopThread):
         self._looks = looks
         self._doors = doors
         self._tls = tls
-        self._said: list[messages.PeerSaid] = []
+        # Messages with their times.
+        self._said: list[tuple[float, messages.PeerSaid]] = []
         self._asked: dict[str, list[Answer]] = {}
         self._behind: set[str] = set()
         self._writer: asyncio.StreamWriter | None = None
@@ -154,11 +158,23 @@ class Upstream(server.LoopThread):
             writer.write(frames.enveloped(host, payload))
 
     def _say(self, message: messages.PeerSaid) -> None:
-        """Send a message to the leader, or keep it until there is one."""
+        """Send a message to the leader, or keep it until there is one.
+
+        A connection may be over before anybody notices. What operators do is
+        kept for so long: the leader does not read that in the database.
+        """
         if self._writer is not None:
             self._writer.write(messages.frame(message))
-        else:
-            self._said = [*self._said[1 - MOST_SAID:], message]
+        if self._writer is None or isinstance(message, (
+                messages.Forgiven, messages.Forgotten)):
+            self._said = [*self._said[1 - MOST_SAID:],
+                          (self.loop.time(), message)]
+
+    def _forget_said(self) -> None:
+        """Drop messages that the leader has heard by now."""
+        if self._writer is not None:
+            since_s = self.loop.time() - KEPT_S
+            self._said = [one for one in self._said if one[0] >= since_s]
 
     def _ask(self, host: str, answer: Answer) -> None:
         self._asked.setdefault(host, []).append(answer)
@@ -244,6 +260,7 @@ class Upstream(server.LoopThread):
                 return
             self._expect()
             self._catch_up()
+            self._forget_said()
             writer.write(messages.frame(
                 messages.Here(self._looks.is_in_touch())))
 
@@ -273,7 +290,8 @@ class Upstream(server.LoopThread):
             self._replay(host, writer)
         self._say(messages.Changed(None))
         said, self._said = self._said, []
-        for message in (*said, *map(messages.Ask, self._asked)):
+        for message in (*(one for _, one in said),
+                        *map(messages.Ask, self._asked)):
             self._say(message)
 
 

@@ -134,7 +134,30 @@ def test_who_joins_tells_everything(site):
     assert writer.take() == []
     site.turn()
     assert writer.take() == [messages.Changed(None)]
-    assert site.connected(5).take()[3:] == [messages.Changed(None)]
+
+
+def test_what_operators_did_just_before_a_break_is_told_again(site,
+                                                              monkeypatch):
+    now_s = [100.0]
+    monkeypatch.setattr(site.upstream.loop, 'time', lambda: now_s[0])
+    said = [messages.Forgiven('p'), messages.Forgotten(['h1'])]
+    writer = site.connected()
+    for message in (messages.Changed(['g']), *said):
+        site.upstream.tell(message)
+    site.turn()
+    assert writer.take()[1:] == [messages.Changed(['g']), *said]
+    # Its connection is over, which nobody noticed yet.
+    now_s[0] += upstream.KEPT_S
+    site.run(site.upstream._watch(4, writer))
+    site.upstream._writer = None
+    now_s[0] += 60
+    site.run(site.upstream._watch(4, writer))
+    assert site.connected().take() == [messages.Changed(None), *said]
+    # The leader has heard it by now.
+    now_s[0] += upstream.KEPT_S + 1
+    site.run(site.upstream._watch(4, writer))
+    site.upstream._writer = None
+    assert site.connected().take() == [messages.Changed(None)]
 
 
 def test_what_waits_to_be_said_is_bounded(site, monkeypatch):
