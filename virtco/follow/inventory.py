@@ -10,6 +10,7 @@ from typing import Any
 
 from oslo_config import cfg
 
+from virtco import exception
 from virtco.follow import nova
 from virtco.model import booking
 
@@ -36,17 +37,29 @@ class Inventory:
         self._clock = clock
         self._lock = threading.Lock()
         self._free: dict[str, booking.Vector] = {}
-        self._since_s = float('-inf')
+        self._since_s = self._failed_s = float('-inf')
+        self._why = ''
 
     def free(self) -> Mapping[str, booking.Vector]:
         """Return the vCPUs, MB of memory and GB of disk left on each host that
         takes VMs, overcommitment included.
 
+        Those who come while a question is under way wait for its answer, and
+        hear of its failure, too.
+
         :raises virtco.exception.NovaUnavailable:
         """
+        came_s = self._clock()
         with self._lock:
+            if came_s <= self._failed_s:
+                raise exception.NovaUnavailable(why=self._why)
             if self._clock() - self._since_s > FRESH_S:
-                self._free = self._ask()
+                try:
+                    self._free = self._ask()
+                except exception.NovaUnavailable as error:
+                    self._failed_s = self._clock()
+                    self._why = error.kwargs['why']
+                    raise
                 self._since_s = self._clock()
             return self._free
 

@@ -2,8 +2,11 @@
 
 """What is free: two questions to an OpenStack that answers so."""
 
+import threading
+
 import pytest
 
+from tests import patience
 from tests.unit.follow import test_nova
 from virtco import exception
 from virtco.follow import inventory
@@ -42,3 +45,38 @@ def test_what_is_free_on_hosts_that_take_vms(api):
         api.answers['/allocation_candidates'] = (503, body)
         with pytest.raises(exception.NovaUnavailable):
             found.free()
+
+
+def test_who_waits_for_a_nova_that_hangs_does_not_wait_again(api):
+    now_s, n_came, hangs = [0.0], [0], threading.Event()
+
+    def clock():
+        n_came[0] += 1
+        return now_s[0]
+
+    found, failures = inventory.Inventory(test_nova.conf_of(api), clock), []
+
+    def ask():
+        hangs.wait(60)
+        now_s[0] = 30.0
+        raise exception.NovaUnavailable(why='no answer in 30 s')
+
+    def free():
+        with pytest.raises(exception.NovaUnavailable, match='30 s'):
+            found.free()
+        failures.append(now_s[0])
+
+    found._ask = ask
+    waiting = [threading.Thread(target=free) for _ in range(3)]
+    for one in waiting:
+        one.start()
+    # Each looks at the clock when it comes, and one again when it asks.
+    patience.wait_for(lambda: n_came[0] == 4, 'all to wait')
+    found._ask = dict
+    hangs.set()
+    for one in waiting:
+        one.join(60)
+    assert failures == [30.0] * 3
+    # Who comes later asks.
+    now_s[0] = 31.0
+    assert found.free() == {}
