@@ -60,6 +60,8 @@ class Auditor(threading.Thread):
         # None until this look needs them.
         self._policies_bps: Mapping[str, neutron.Limits] | None = None
         self._is_neutron_away = False
+        # Projects for which Nova failed.
+        self._failed: set[str] = set()
         self._is_ending = threading.Event()
 
     def stop(self) -> None:
@@ -140,14 +142,22 @@ class Auditor(threading.Thread):
 
     def _each_project(self, vms: Vms, wrong: Callable[
             [str, Vms], Repairs]) -> int:
-        """Repair differences project by project; return their number."""
+        """Repair differences project by project; return their number.
+
+        Nova may fail for one of them alone: then the others go first.
+        """
         n_repaired = 0
         self._policies_bps, self._is_neutron_away = None, False
-        for project_id, of_project in itertools.groupby(
-                vms, key=lambda vm: vm.project_id):
+        by_project = {project_id: list(of_project)
+                      for project_id, of_project in itertools.groupby(
+                          vms, key=lambda vm: vm.project_id)}
+        for project_id in sorted(by_project, key=self._failed.__contains__):
             if self._is_ending.is_set():
                 break
-            n_repaired += self._repair(wrong(project_id, list(of_project)))
+            self._failed.add(project_id)
+            n_repaired += self._repair(
+                wrong(project_id, by_project[project_id]))
+            self._failed.discard(project_id)
         return n_repaired
 
     def _believed(self) -> Vms:

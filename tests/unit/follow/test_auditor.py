@@ -122,6 +122,36 @@ def test_only_projects_of_groups_are_listed_and_only_what_differs(
     assert 'virtco_nova_repairs_total{change="Gone"} 1.0' in text
 
 
+def test_a_project_for_which_nova_fails_keeps_no_other_waiting(
+        bench, database):
+    nova, applied, audit, _counts = bench
+    fails = {'p', 'q'}
+    for project_id in ('p', 'q', 'r'):
+        add_group(database, project_id, ['h1'])
+        nova.pages[project_id] = [server(f'{project_id}-0', 'h7')]
+    listed = nova.servers
+
+    def servers(project_id):
+        if project_id in fails:
+            raise exception.NovaUnavailable(why='it has one of no image')
+        return listed(project_id)
+
+    nova.servers = servers
+    for _ in fails:
+        with pytest.raises(exception.NovaUnavailable):
+            audit.compare()
+    with pytest.raises(exception.NovaUnavailable):
+        audit.compare()
+    assert applied == [notifications.Built('r-0', 'h7')]
+    fails.clear()
+    audit.compare()
+    assert [change.instance_uuid for change in applied[1:]] == [
+        'r-0', 'p-0', 'q-0']
+    audit.compare()
+    assert [change.instance_uuid for change in applied[4:]] == [
+        'p-0', 'q-0', 'r-0']
+
+
 def test_a_notification_during_the_repairs_is_newer_than_the_list(
         bench, database):
     nova, applied, audit, _counts = bench
