@@ -94,9 +94,9 @@ class Follow:
         Only a VM that no host was known to run: during a migration two hosts
         have its ports, and Nova's notification decides.
         """
-        if not self._state.has_database():
-            return  # All reports would wait.
         for uuid, is_planned in self._state.live.waiting(host).items():
+            if not self._state.has_database():
+                return  # All reports would wait.
             try:
                 self.apply(notifications.Seen(uuid, host, is_planned))
             except exception.VirtcoException as error:

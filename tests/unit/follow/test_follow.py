@@ -238,6 +238,22 @@ def test_reports_do_not_wait_for_a_database_that_is_away(bench, monkeypatch):
     assert bench.member(row=1).state == STATE.RUNNING
 
 
+def test_reports_wait_for_a_database_that_hangs_only_until_that_is_known(
+        bench, monkeypatch):
+    bench.waiting = {'h1': {f'p-a-{row}': True for row in range(50)}}
+    asked = []
+
+    def apply(change):
+        asked.append(change.instance_uuid)
+        raise exception.DatabaseUnavailable(why='no answer within 10 s')
+
+    monkeypatch.setattr(bench.follow, 'apply', apply)
+    monkeypatch.setattr(bench.follow._state, 'has_database',
+                        lambda: not asked)
+    bench.follow.reported('h1', None)
+    assert asked == ['p-a-0']
+
+
 def test_each_turn_drops_what_is_over(bench):
     bench.now_s = 2001.0
     bench.follow._turn()
