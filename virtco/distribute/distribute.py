@@ -204,7 +204,7 @@ class Distribute:
                 self._leads.peers.said(name, message.has_database,
                                        time.monotonic())
             case messages.Changed():
-                self._intake.add(self._state.peer_changed, message.groups)
+                self._intake.add(self._state.invalidate, message.groups)
             case messages.Forgiven():
                 self._intake.add(self._state.live.forgive, message.project_id)
             case messages.Forgotten():

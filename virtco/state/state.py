@@ -169,12 +169,6 @@ class State:
         if self.tell_leader is not None:
             self.tell_leader(message)
 
-    def peer_changed(self, groups: Iterable[str] | None) -> None:
-        """Note groups that another process changed; None: anything."""
-        if groups is None:
-            self._read_objects()
-        self.invalidate(groups)
-
     def forgiven(self, project_id: str) -> None:
         """Tell the leader that a project owes nothing any more."""
         self._tell(messages.Forgiven(project_id))

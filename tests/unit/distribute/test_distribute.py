@@ -96,7 +96,7 @@ def make(conf, listens=False):
         report=lambda *args: said.append(('report', *args)),
         heard=lambda hosts: said.append(('heard', hosts)),
         measured=lambda found: said.append(('measured', found)),
-        peer_changed=lambda groups: said.append(('changed', groups)),
+        invalidate=lambda groups: said.append(('changed', groups)),
         forget_hosts=lambda hosts: said.append(('forgotten', hosts)),
         live=types.SimpleNamespace(
             count_members=lambda host: 2 if host == 'h4' else 0,

@@ -509,12 +509,14 @@ def test_another_process_changed_something(bench, follower):
     bench.state.live.meet({'h0'}, 1.0)
     bench.objects.drains.drain('h0', 'disk', 'admin')
     bench.objects.settings.change({'order': 'fair'}, 'admin')
-    follower.state.peer_changed(['p-a'])
-    assert not follower.objects.settings.is_fair
-    assert follower.state.live.drained == frozenset()
+    follower.state.invalidate(['p-a'])
     follower.state.refresh()
     assert follower.coflows() == {'c-p-a'}
-    follower.state.peer_changed(None)
+    # Reports wait for whoever tells this, so the rest is read later.
+    follower.state.invalidate(None)
+    assert not follower.objects.settings.is_fair
+    assert follower.state.live.drained == frozenset()
+    follower.objects._read()
     assert follower.objects.settings.is_fair
     assert follower.state.live.drained == {'h0'}
 
