@@ -165,10 +165,12 @@ class App:
         self.distribute.stop()
         self._upstream.stop()
         self.decide.stop()
-        self.follow.stop()
         self.place.stop()
-        self.turns.stop()
+        self.turns.end()
         self.elector.stop()
+        # Both may wait for Nova, and the next leader does not.
+        self.follow.stop()
+        self.turns.stop()
         self._apart.dispose()
         self.database.dispose()
 

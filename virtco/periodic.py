@@ -13,7 +13,9 @@ from virtco import exception
 from virtco import metrics
 
 LOG = logging.getLogger(__name__)
-STOP_S = 5.0
+#: Longest waits for turns that are under way at the end: before the last ones,
+#: for which the next leader waits, and after them.
+END_S, STOP_S = 1.0, 5.0
 #: Threads that wait for the next turn: one to take it, one to wait on.
 WAITING = 2
 #: Longest wait for calls of Nova, and how often it looks.
@@ -104,18 +106,27 @@ class Turns:
         """Return whether turns are taken."""
         return any(thread.is_alive() for thread in list(self._threads))
 
-    def stop(self) -> None:
+    def end(self) -> None:
         """Begin no more turns, wait a moment for those that are under way, and
         call once more what is to be last.
         """
+        until_s = time.monotonic() + END_S
         with self._changed:
             self._is_ending = True
             self._changed.notify_all()
+            while self._under_way and time.monotonic() < until_s:
+                self._changed.wait(LOOK_S)
+        for name, work in self._last.items():
+            self.attempt(name, work)
+        self._last.clear()
+
+    def stop(self) -> None:
+        """End, and wait for the threads of turns that are still under way.
+        """
+        self.end()
         until_s = time.monotonic() + STOP_S
         for thread in list(self._threads):
             thread.join(max(0.0, until_s - time.monotonic()))
-        for name, work in self._last.items():
-            self.attempt(name, work)
 
     def _take(self) -> None:
         """Take turns until enough other threads wait for them."""

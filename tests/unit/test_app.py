@@ -282,6 +282,25 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
         assert not one.is_alive()
 
 
+def test_who_stops_resigns_before_it_waits_for_nova(tmp_path, monkeypatch):
+    own, order = make(tmp_path, plans=False), []
+    own.start()
+
+    def noted(part, name):
+        work = getattr(part, name)
+        monkeypatch.setattr(part, name, lambda: order.append(
+            (part, name)) or work())
+
+    for part, name in ((own.distribute, 'stop'), (own.turns, 'end'),
+                       (own.elector, 'stop'), (own.follow, 'stop'),
+                       (own.turns, 'stop')):
+        noted(part, name)
+    own.stop()
+    assert order[:5] == [
+        (own.distribute, 'stop'), (own.turns, 'end'), (own.elector, 'stop'),
+        (own.follow, 'stop'), (own.turns, 'stop')]
+
+
 def test_who_leads_while_it_begins_to_follow_reads_last(tmp_path,
                                                         monkeypatch):
     """An older read would take counters back, whose bytes count twice."""

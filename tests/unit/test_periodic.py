@@ -74,6 +74,21 @@ def test_a_first_turn_may_be_early_and_one_more_the_last():
     assert order == ['early', 'now', 'last'] and bench.n_turns == 0
 
 
+def test_the_last_turns_do_not_wait_for_one_that_hangs(bench, monkeypatch):
+    monkeypatch.setattr(periodic, 'END_S', 0.01)
+    goes_on, order = threading.Event(), []
+    bench.turns.every(60.0, 'hang', lambda: order.append('hangs')
+                      or goes_on.wait(60) and order.append('done'), first_s=0)
+    bench.turns.every(60.0, 'last', lambda: order.append('last'), is_last=True)
+    bench.turns.start()
+    wait_for(lambda: order)
+    bench.turns.end()
+    assert order == ['hangs', 'last']
+    goes_on.set()
+    bench.turns.stop()
+    assert order == ['hangs', 'last', 'done']
+
+
 def test_a_turn_may_be_hastened():
     bench, goes_on = Bench(60.0), threading.Event()
     bench.turns.every(60.0, 'other', bench.turns.stop)
