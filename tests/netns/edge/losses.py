@@ -20,6 +20,9 @@ from tests.netns.edge import process
 
 LINK_BPS = 40e6
 RATE_BPS = 20e6
+# Devices are not looked for, either.
+_CONSTANTS = process.CONSTANTS | {
+    'edge_module.ports.port_source._LOOK_S': 3600.0}
 # A device whose speed can be set; nothing is sent by it.
 _FAST_DEV = 'fast0'
 _LEAF = 0x11
@@ -64,6 +67,7 @@ class Site:
         controller.set_policy(builder.build().to_dict())
         edge = process.EdgeProcess(self.bed, host, directory,
                                    how=self.how, audit_interval_s=3600,
+                                   constants=_CONSTANTS,
                                    **{'link_bps': LINK_BPS, **options})
         self._stack.append(edge)
         edge.start()

@@ -157,8 +157,13 @@ def test_unknown_ports_and_strangers(site):
     beds.wait_for(lambda: edge.stats()[others].sent_packets >= before + 120,
                   10, 'strangers')
     assert not _destinations(edge)
-    frames.sweep(hostile[0], 100, source=b'\xfa\x16\x3f\0\0\1')
-    beds.wait_for(lambda: len(_destinations(edge)) == 100, 4, 'the router')
+
+    def are_followed():
+        # They are forgotten after four seconds.
+        frames.sweep(hostile[0], 100, source=b'\xfa\x16\x3f\0\0\1')
+        return len(_destinations(edge)) == 100
+
+    beds.wait_for(are_followed, what='the router')
 
 
 def test_destinations_are_named_and_forgotten(site):

