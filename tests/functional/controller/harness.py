@@ -23,6 +23,8 @@ from tests.functional.controller import stream
 
 # Of one read of an answer; what is slow is no failure, see ``patience``.
 DEADLINE_S = 600
+#: Of the policy of a host that reported just now: a process may stand still.
+POLICY_S = 20
 MATRIX = '{"pattern": "shuffle", "senders": 2, "receivers": 2, "size": "1GB"}'
 #: Of controllers whose tests do not wait.
 CONSTANTS = {'virtco.state.state.FLUSH_S': 0.1,
@@ -299,9 +301,9 @@ class Edge:
             'cpu_s': 0.1} | changes
         self.tenant.controller.streams.report(self.name, body)
 
-    def policy(self):
+    def policy(self, limit_s=POLICY_S):
         """The newest; of a host that reported just now, once there is one."""
-        until_s = time.monotonic() + 2
+        until_s = time.monotonic() + limit_s
         while True:
             response = requests.get(
                 f'{self.tenant.controller.url}/v1/hosts/{self.name}/policy',

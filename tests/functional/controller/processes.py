@@ -15,6 +15,8 @@ MATRIX = '[[0, 0, 1e9, 1e9], [0, 0, 1e9, 1e9], [0, 0, 0, 0], [0, 0, 0, 0]]'
 
 
 LEASE_S = 3
+#: Of tests in which a process that leads may stand still for seconds.
+LONG_LEASE_S = 6
 Edge = stream.Stream
 
 
@@ -25,10 +27,11 @@ class Cloud:
     :param backend_url: of the lock; None: where the database is.
     """
 
-    def __init__(self, home, connection=None, backend_url=None):
+    def __init__(self, home, connection=None, backend_url=None,
+                 lease_s=LEASE_S):
         self._home = home
         self._database = {'connection': connection or f'sqlite:///{home}/db'}
-        self._leadership = {'lease_s': LEASE_S}
+        self._leadership = {'lease_s': lease_s}
         if backend_url is not None:
             self._leadership['backend_url'] = backend_url
         self._started = []

@@ -109,7 +109,8 @@ class Streams:
     def of(self, host):
         """The connection of this host, again if it was lost."""
         found = self._open.get(host)
-        if found is not None and found.hear(wait=False):
+        if (found is not None and found.hear(wait=False)
+                and found.refused is None):
             return found
         ports = re.findall(r'may connect to port (\d+)',
                            self._process.log_text())

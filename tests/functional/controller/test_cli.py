@@ -35,6 +35,7 @@ def show(run):
 
 def test_coflows_in_tables_and_json(run, show, tenant):
     hosts, edges = policies.one_pair(tenant)
+    policies.settled(lambda: tenant.coflow()['state'] == 'active')
     tenant.place(9, 'broken', 'x', status='ignored')
     code, out, _err = run('coflow', 'list', '--project', tenant.project)
     assert code == 0

@@ -222,7 +222,8 @@ def test_a_taken_port_is_one_line_and_exit_code_1(make, shared):
 
 def test_what_is_answered_late_is_not_committed(make):
     """The database comes back after the answer, and gets nothing of it."""
-    controller = make({'placement': {'deadline_s': 3},
+    # Long enough for the first one on a machine that stands still for seconds.
+    controller = make({'placement': {'deadline_s': 8},
                        'controller': {'db_timeout_s': 30}})
     tenant = controller.tenant()
     tenant.place(0)

@@ -55,7 +55,7 @@ class Edges(threading.Thread):
 
 @pytest.fixture
 def cloud(tmp_path):
-    found = processes.Cloud(tmp_path)
+    found = processes.Cloud(tmp_path, lease_s=processes.LONG_LEASE_S)
     yield found
     found.stop()
 
