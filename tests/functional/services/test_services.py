@@ -69,7 +69,8 @@ def test_one_that_has_ended_takes_nobody_along(tmp_path):
         child.kill()
 
 
-LEASE_S = 3.0
+#: A process that holds the lock may stand still for seconds.
+LEASE_S = 8.0
 KEEPERS = {'etcd': services.Etcd, 'mariadb': services.MariaDB,
            'postgresql': services.PostgreSQL, 'redis': services.Redis}
 
