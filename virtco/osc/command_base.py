@@ -346,8 +346,14 @@ def find_coflow(client: v1.Client, name_or_id: str) -> str:
 
     :raises NoSuchCoflow:
     """
-    found = [c for c in coflows_of(client)
-             if name_or_id in (c.id, c.name, c.group_name)]
+    found: list[coflow_wire.Coflow] = []
+    # Nearly all are retired, and one of them may have the id that another is
+    # called.
+    for retired in (True,) if _is_id(name_or_id) else (False, True):
+        found = [c for c in coflows_of(client, retired=retired)
+                 if name_or_id in (c.id, c.name, c.group_name)]
+        if found:
+            break
     exact = [c for c in found if c.id == name_or_id]
     live = [c for c in found if c.state not in ('done', 'retired')]
     for choice in (exact, live, found):

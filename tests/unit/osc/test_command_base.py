@@ -46,6 +46,25 @@ def test_a_coflow_is_found_by_its_id_or_its_name(coflows, name, coflow_id):
     assert base.find_coflow(client, name) == coflow_id
 
 
+@pytest.mark.parametrize('name, asked', [
+    ('live', [False]), ('gone', [False, True]), (ID, [True])])
+def test_a_name_is_first_one_of_a_coflow_that_is_not_retired(name, asked):
+    """Many retired ones are newer than a coflow that runs for long."""
+    lists = {False: [('1', 'live')], True: [('2', 'gone'), (ID, 'x')]}
+    asks = []
+
+    def call(_operation, _project_id, *, retired, **_query):
+        asks.append(retired)
+        return types.SimpleNamespace(coflows=[types.SimpleNamespace(
+            id=one, name=called, group_name='g', state='')
+            for one, called in lists[retired]])
+
+    client = types.SimpleNamespace(call=call)
+    assert base.find_coflow(client, name) == {
+        'live': '1', 'gone': '2', ID: ID}[name]
+    assert asks == asked
+
+
 class Pages:
     """A controller that answers with so many coflows at most."""
 
