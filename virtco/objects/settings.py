@@ -40,7 +40,7 @@ class Settings:
         self._database = database
         self._clock = clock
         self._changed = changed
-        # An older read must not come after a newer one, or a change.
+        # No older read comes after a newer one, or after a change.
         self._lock = threading.Lock()
         # Packages do not come while a process runs.
         self._has_no_own = False
@@ -103,8 +103,8 @@ class Settings:
                     operators.add_change(session, who, f'setting {name}',
                                          before[name], value, now_s)
 
+        self._database.retried(save)
         with self._lock:
-            self._database.retried(save)
             self._values.update(values)
         self._changed()
         return self.get()
