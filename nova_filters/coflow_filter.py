@@ -20,6 +20,7 @@ from nova.scheduler import filters
 from oslo_log import log as logging
 
 from nova_filters import plugin_options as virtco_conf
+from nova_filters import recent
 from nova_filters import request
 from virtco import exception
 from virtco import hints
@@ -36,6 +37,7 @@ class CoflowFilter(filters.BaseHostFilter):
     def __init__(self) -> None:
         super().__init__()
         virtco_conf.register_opts(CONF)
+        self._readable_requests = recent.Recent()
 
     def filter_all(self, filter_obj_list: Iterable[Any], spec_obj: Any
                    ) -> list[Any]:
@@ -78,6 +80,11 @@ class CoflowFilter(filters.BaseHostFilter):
         return [state for state in hosts if state.host in allowed]
 
     def _readable(self, spec: Any) -> bool:
+        """Tell whether the hint is valid, which servers of a request share: to
+        read a short one may take a tenth of a second.
+        """
+        if request.request_id(spec) in self._readable_requests:
+            return True
         found, metadata, _instance = request.read_hints(spec, CONF)
         try:
             hints.parse(found, metadata)
@@ -85,4 +92,5 @@ class CoflowFilter(filters.BaseHostFilter):
             LOG.warning('Instance %s is rejected: %s', spec.instance_uuid,
                         exception.escaped(str(error)))
             return False
+        self._readable_requests.put(request.request_id(spec))
         return True
