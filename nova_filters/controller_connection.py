@@ -78,7 +78,12 @@ class Connection:
             finally:
                 self._calls.release()
 
-        threading.Thread(target=run, daemon=True, name='virtco-call').start()
+        try:
+            threading.Thread(target=run, daemon=True,
+                             name='virtco-call').start()
+        except RuntimeError as error:  # the system has no more threads
+            self._calls.release()
+            raise Unanswered(url=self.url, why=str(error)) from error
         try:
             return outcome.result(max(0.0, deadline - time.monotonic()))
         except futures.TimeoutError as error:

@@ -115,6 +115,21 @@ def test_an_address_that_is_dead_leaves_time_for_the_next(monkeypatch):
         assert found.send('PUT', '/v1/placements/u', {}, 6.0)
 
 
+def test_a_system_without_threads(monkeypatch):
+    """Nothing stays taken by calls that could not be made."""
+    found = link(200, b'x')
+
+    def start(_thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, 'start', start)
+        for _ in range(connection.MAX_CALLS):
+            with pytest.raises(connection.Unanswered, match='new thread'):
+                found.send('PUT', '/x', {}, 0.01)
+    assert found.send('PUT', '/x', {}, 9.0) == b'x'
+
+
 def test_so_many_calls_at_a_time():
     found = link(200, b'x')
     for _ in range(connection.MAX_CALLS):
