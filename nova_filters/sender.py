@@ -15,6 +15,8 @@ LOG = logging.getLogger(__name__)
 
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 10.0
+#: Status where many at one address, as behind a proxy, have new tokens.
+TOO_MANY = 429
 
 # method, path, body and time.monotonic() after which nobody needs it
 Message = tuple[str, str, dict[str, Any], float]
@@ -82,7 +84,8 @@ class Sender:
         except connection.Unanswered:
             return False
         except connection.Refused as error:
-            if error.kwargs.get('status', 0) >= 500:
+            status = error.kwargs.get('status', 0)
+            if status >= 500 or status == TOO_MANY:
                 return False
             LOG.warning('%s %s: %s', method, path, error)
         except Exception:  # the next message may be better

@@ -122,6 +122,7 @@ class Link:
     (None, True), (connection.Unanswered(url='u', why='w'), False),
     (connection.Refused(url='u', why='w', status=500), False),
     (connection.Refused(url='u', why='w', status=499), True),
+    (connection.Refused(url='u', why='w', status=429), False),
     (connection.Refused(url='u', why='w'), True),
     (RuntimeError('a defect'), True)])
 def test_what_became_of_a_message(error, is_over):
