@@ -14,6 +14,10 @@ from virtco import exception
 from virtco.topology import tree
 from virtco.wire import topology as wire
 
+#: VMs of a host at most, as no demand is too small to be asked for: JSON has
+#: no larger sums.
+MOST_PER_HOST = 2 ** 31
+
 
 def count(plane: tree.Plane, level: str, demand: Mapping[str, float],
           free: Mapping[str, Mapping[str, float]], sizes: Iterable[int]
@@ -48,9 +52,10 @@ def _domain(node: tree.Node, needed: Mapping[str, float],
             ) -> wire.Domain:
     """Count the VMs and groups that fit below a switch."""
     offered = [free[host] for host in node.all_hosts() if host in free]
-    per_resource = {name: [int(max(0.0, left.get(name, 0.0)) // amount)
-                           for left in offered]
-                    for name, amount in needed.items()}
+    per_resource = {
+        name: [int(min(max(0.0, left.get(name, 0.0)) // amount,
+                       MOST_PER_HOST)) for left in offered]
+        for name, amount in needed.items()}
     per_host = [min(found) for found in zip(*per_resource.values())]
     slots = sum(per_host)
     return wire.Domain(

@@ -46,6 +46,13 @@ def test_one_of_a_resource_or_less_is_asked_for_too():
         assert (r1.slots, r1.limiting) == (slots, 'vcpus')
 
 
+def test_of_next_to_nothing_as_many_fit_as_json_can_tell():
+    r1, *_others = capacity.count(
+        PLANE, 'rack', {'vcpus': 5e-324},
+        {'a': {'vcpus': 1e15}, 'b': {'vcpus': 0.0}}, [1]).domains
+    assert (r1.slots, r1.groups) == (2 ** 31, {'1': 2 ** 31})
+
+
 def test_a_host_without_a_resource_or_with_less_than_none_has_no_room():
     for free in ({'vcpus': 3.0}, {'vcpus': 3.0, 'gpus': -3.0}):
         r1, *_others = capacity.count(
