@@ -373,6 +373,8 @@ def _time_s(text: str) -> float:
     try:
         at = datetime.datetime.fromisoformat(text)
         if at.tzinfo is not None and at.timestamp() >= 0:
+            # Its date in UTC may be beyond the last one, and is shown.
+            datetime.datetime.fromtimestamp(at.timestamp(), datetime.UTC)
             return at.timestamp()
     except (ValueError, OverflowError):
         pass

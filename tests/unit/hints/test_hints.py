@@ -552,7 +552,8 @@ def test_without_a_deadline():
 @pytest.mark.parametrize('text', [
     '', '0', '-1', 'nan', 'inf', '1e9', 'soon', True, None, ['1', '2'],
     '2030-01-01T00:00:00', '2030-13-01T00:00:00Z',
-    '0001-01-01T00:00:00+23:00'])
+    '0001-01-01T00:00:00+23:00', '9999-12-31T23:59:59-01:00',
+    '9999-12-31T23:59:59.999999Z'])
 def test_a_deadline_that_is_none_is_named(text):
     with pytest.raises(exception.HintInvalid, match='virtco:deadline'):
         hints.parse({'virtco:coflow': 'a', 'virtco:deadline': text})
