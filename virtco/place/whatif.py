@@ -56,9 +56,10 @@ def build(conf: cfg.ConfigOpts, request: wire.PlanRequest,
             loads if request.respect_active else (),
             resources=booking.RESOURCES))
         labels += [(group.name, row) for row in rows]
-    if len(labels) > limits.max_vms:
-        raise exception.Invalid(field='groups', value=f'{len(labels)} VMs',
-                                limit=f'at most {limits.max_vms} VMs')
+        if len(labels) > limits.max_vms:  # before more are read
+            raise exception.Invalid(
+                field='groups', value=f'{len(labels)} VMs',
+                limit=f'at most {limits.max_vms} VMs')
     return together.join(problems), labels
 
 

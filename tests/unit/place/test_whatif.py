@@ -86,6 +86,10 @@ def test_so_many_vms_at_most():
     assert len(build(two, max_vms_per_group=4)[0].vms) == 4
     with pytest.raises(exception.Invalid, match='at most 3 VMs'):
         build(two, max_vms_per_group=3)
+    # Matrices of all that a body may hold take gigabytes.
+    with pytest.raises(exception.Invalid, match='at most 3 VMs'):
+        build(question(group(), group('h'), group('i', 'no matrix')),
+              max_vms_per_group=3)
 
 
 def test_an_answer_by_value():
