@@ -181,10 +181,14 @@ class _Room:
         self.free = {host.name: list(host.free) for host in problem.hosts
                      if host.name in hosts
                      and host.name not in problem.excluded_hosts}
+        # VMs like these find no room, and all of a launch are alike.
+        self._refused: set[tuple[object, object]] = set()
 
     def take(self, vm: int) -> bool:
         """Put a VM onto the first host that has room for it."""
         found = self._problem.vms[vm]
+        if (found.demand, found.allowed) in self._refused:
+            return False
         for name, free in self.free.items():
             if ((found.allowed is None or name in found.allowed)
                     and all(need <= have for need, have in zip(
@@ -192,6 +196,7 @@ class _Room:
                 self.free[name] = [have - need for need, have in zip(
                     found.demand, free)]
                 return True
+        self._refused.add((found.demand, found.allowed))
         return False
 
     def lacking(self, demand: booking.Vector) -> str:
