@@ -137,8 +137,8 @@ class Replanning:
         """Remember a group that was planned, for the next turn."""
         now_s = self._clock()
         told = membership.batch_rows(request, view.members, view.member)
-        if not told.issuperset(rows) and not (
-                view.judged and view.judged.promise.promised):
+        if not told.issuperset(rows) and not any(
+                coflow.is_promised for coflow in view.coflows):
             self._groups.put(view.group.id, _Group(
                 view.group.id, tuple(c.id for c in view.coflows if c.is_live),
                 problem, rows, told, now_s))

@@ -152,6 +152,18 @@ def test_a_group_with_a_promise_stays(ask):
     assert hosts_of(ask) == before
 
 
+def test_a_group_with_a_promise_stays_where_another_host_was_taken(ask):
+    before = two(ask, hints={'virtco:deadline': '1000000'})
+    launch(ask, 'large', 7, None, {
+        host: free for host, free in HOSTS.items()
+        if host != before['large', 1]}, hints={'virtco:index': '1'})
+    promised = {one['group_id'] for one in ask.rows(models.Coflow)
+                if one['is_promised']}
+    kept = ask.placer.replanning._groups.items()
+    assert len(promised) == 1
+    assert promised.isdisjoint(group_id for group_id, _group in kept)
+
+
 def test_nothing_moves_while_a_placement_is_under_way(ask):
     before = two(ask)
     deadline = deadlines.Deadline(1.0)
