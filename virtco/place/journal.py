@@ -15,6 +15,7 @@ from virtco.db import records
 from virtco.db import session as db_session
 from virtco.objects import reasons
 from virtco.place import newest
+from virtco.place import question as requests
 from virtco.wire import placement as wire
 
 MOST_WAITING = 200
@@ -35,13 +36,11 @@ class Journal:
     def add(self, request: wire.Placement,
             answer: wire.Answer) -> None:
         """Note the answer of a server with a hint."""
-        said = hints.select(request.hints | request.metadata)
-        if not said:
+        if not hints.select(request.hints | request.metadata):
             return
-        name = said.get(hints.COFLOW)
         self._entries.put(next(self._number), {
             'project_id': request.project_id,
-            'group_name': name[:255] if isinstance(name, str) else '',
+            'group_name': requests.named_group(request),
             'instance_uuid': answer.instance_uuid,
             'detail': answer.why[:4000], 'created_at': self._clock()})
 

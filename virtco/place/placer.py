@@ -274,9 +274,7 @@ class Placer:
                 return stored
             self._metrics.ignored_hints.inc()
             LOG.warning('Instance %s: %s', request.instance_uuid, error)
-            name = hints.select(request.hints | request.metadata).get(
-                hints.COFLOW)
-            name = name[:255] if isinstance(name, str) else ''
+            name = requests.named_group(request)
             group = db_groups.find(session, request.project_id, name)
             answer = answers.neutral(
                 request.instance_uuid, request.offers, str(error),

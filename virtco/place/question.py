@@ -5,6 +5,8 @@
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from virtco import exception
+from virtco import hints
 from virtco.model import booking
 from virtco.wire import fields
 from virtco.wire import placement as wire
@@ -27,3 +29,12 @@ def free(request: wire.Placement, among: Collection[str] | None = None
     offers = request.offers
     return {host: vector(offers[host].free)
             for host in (offers if among is None else among) if host in offers}
+
+
+def named_group(request: wire.Placement) -> str:
+    """Return the name of a group as a hint has it, for events about it.
+
+    It may be none that a group can have, and databases take no NUL.
+    """
+    name = hints.select(request.metadata | request.hints).get(hints.COFLOW)
+    return exception.escaped(name)[:255] if isinstance(name, str) else ''

@@ -53,6 +53,15 @@ def test_they_are_written_once(database):
         assert records.newest_event(session, 'vm-1', reasons.NEUTRAL) is None
 
 
+def test_a_name_that_no_database_holds_keeps_no_others_back(database):
+    book = journal.Journal(database, lambda: 5.0)
+    add(book, 0, hints={'virtco:coflow': 'a\0b'})
+    book.write()
+    with database.reader() as session:
+        found = records.newest_event(session, 'vm-0', reasons.NEUTRAL)
+    assert found.group_name == r'a\x00b'
+
+
 def test_they_wait_for_the_database(database, monkeypatch):
     book = journal.Journal(database, lambda: 5.0)
     add(book, 0)

@@ -176,6 +176,14 @@ def test_a_name_that_no_column_holds_is_noted_by_its_beginning(ask):
         'n' * 255]
 
 
+def test_a_name_that_no_database_holds_is_noted_as_a_text(ask):
+    answer = ask.place(0, hints={'virtco:coflow': 'a\0b'},
+                       metadata={'virtco:coflow': 'm'})
+    assert answer.status == 'ignored'
+    assert [one['group_name'] for one in ask.rows(models.Event)] == [
+        r'a\x00b']
+
+
 def test_a_bad_hint_for_a_group_that_lives(ask):
     group = ask.place(0).group
     answer = ask.place(1, matrix=None, hints={'virtco:index': '9'})
