@@ -42,7 +42,8 @@ def state(database, live=None, **values):
         'has_database': lambda: True,
         'rates': types.SimpleNamespace(
             choose=lambda *_hosts: pipes.Chosen({}, '')),
-        'invalidate': lambda *_groups: None} | values)
+        'invalidate': lambda *_groups: None,
+        'refresh': lambda: None} | values)
 
 
 def add(database, *rows):

@@ -292,8 +292,11 @@ def retire(session: orm.Session, group: models.Group, now_s: float) -> None:
         vacate(member)
 
 
-def promised(session: orm.Session, now_s: float) -> set[str]:
-    """List ids of live coflows with a promised deadline in the future."""
-    return set(session.scalars(sa.select(models.Coflow.id).where(
-        models.Coflow.is_live, models.Coflow.is_promised,
-        models.Coflow.deadline_at > now_s)))
+def promised(session: orm.Session, now_s: float) -> dict[str, str | None]:
+    """Return live coflows with a promised deadline in the future, by id, and
+    the group of each.
+    """
+    return {coflow_id: group_id for coflow_id, group_id in session.execute(
+        sa.select(models.Coflow.id, models.Coflow.group_id).where(
+            models.Coflow.is_live, models.Coflow.is_promised,
+            models.Coflow.deadline_at > now_s))}

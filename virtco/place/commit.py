@@ -26,6 +26,10 @@ from virtco.place import problem as problem_builder
 from virtco.place import question as requests
 from virtco.wire import placement as wire
 
+#: Subject of a conflict with a promise that was not seen; its id is that of
+#: the group.
+PROMISE = 'promise'
+
 
 class Commit:
     """Writer of one attempt's plan, in the session of its transaction.
@@ -72,10 +76,10 @@ class Commit:
         """
         judged = self._view.judged
         if judged is not None and judged.promise.promised:
-            unseen = db_groups.promised(
-                self._session, self._reads.clock()) - judged.beside
-            if unseen:
-                raise exception.Conflict(what='promise', id=min(unseen))
+            for coflow_id, group_id in db_groups.promised(
+                    self._session, self._reads.clock()).items():
+                if coflow_id not in judged.beside:
+                    raise exception.Conflict(what=PROMISE, id=group_id)
 
     def _insert(self) -> None:
         """Insert all rows of a new group without reading any of them."""

@@ -64,6 +64,7 @@ class Placer:
                  pace: deadlines.Pace, decisions: decisions.Decisions,
                  clock: Callable[[], float]):
         self._database = state.database
+        self._state = state
         self._decisions = decisions
         self._metrics = metrics
         self._clock = clock
@@ -216,11 +217,18 @@ class Placer:
             (request.project_id, view.group.name), view.group.id, '', tuple(
                 found.host for found in ranked if found.feasible))
         deadline.enter('commit')
-        with self._database.writer() as session:
-            commit.Commit(self._reader, session, request, view, rows,
-                          plan).write()
-            self._remember(session.connection(), question, answer)
-            deadline.claim()
+        try:
+            with self._database.writer() as session:
+                commit.Commit(self._reader, session, request, view, rows,
+                              plan).write()
+                self._remember(session.connection(), question, answer)
+                deadline.claim()
+        except exception.Conflict as error:
+            if error.kwargs.get('what') == commit.PROMISE:
+                # Changes by other processes are read each second only.
+                self._state.invalidate([error.kwargs['id']])
+                self._state.refresh()
+            raise
         if not is_advice:
             self.replanning.keep(request, view, problem, rows)
             self._decisions.add(decisions.Decision(

@@ -20,6 +20,7 @@ from typing import Any
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
 from virtco.measure import round_schedule
 from virtco.model import cluster
@@ -519,14 +520,16 @@ class LiveState:
         with self._lock:
             ports = self._payload_ports(now_s, is_fair)
             number_of = self._uplinks.known.number_of
-            rows = [(tracked.coflow_id, ports.busy_s(held, number_of),
+            # A coflow waits for hosts of which nothing is known.
+            rows = [(tracked.coflow_id, ports.busy_s(held, number_of)
+                     if held.pairs.hosts <= number_of.keys()
+                     else np.zeros_like(ports.cap_bps),
                      tracked.deadline_s - now_s,
                      self._rules.wire_factor * capped_flows.busy_s(
                          tracked, self._addresses.of_vm))
                     for tracked in self._groups.coflows.values()
                     if (held := tracked.reserved) is not None
-                    and tracked.deadline_s > now_s
-                    and held.pairs.hosts <= number_of.keys()]
+                    and tracked.deadline_s > now_s]
             return ports, deadlines.claims_of(len(ports.cap_bps), rows)
 
     # Input of decisions.

@@ -526,7 +526,7 @@ def test_a_promise_that_is_kept_or_late_is_none(session):
         session.add(stored.coflow('p-a', **{
             'id': name, 'is_promised': True, **values}))
     session.flush()
-    assert groups.promised(session, 50.0) == {'soon'}
+    assert groups.promised(session, 50.0) == {'soon': 'p-a'}
 
 
 def test_all_processes_have_one_secret():

@@ -185,6 +185,31 @@ def test_a_promise_rests_on_all_others(ask):
     assert not answer.deadline.promised
 
 
+def test_a_promise_that_another_process_made_just_now(ask):
+    """Its group is read at once, not when it would be."""
+    took_s = alone_s(ask)
+    other, told = ask.another(), []
+    other.state._rules = ask.state._rules
+    group = place(other, 'b', str(1.5 * took_s), number=5).group
+    ask.placer._state.invalidate = told.append
+    ask.placer._state.refresh = lambda: load(ask)
+    answer = ask.place(0, MATRIX, HOSTS, num_instances=2, hints={
+        'virtco:coflow': 'a', 'virtco:deadline': str(1.5 * took_s)})
+    assert told == [[group]]
+    assert (answer.status, answer.deadline.promised) == ('planned', False)
+
+
+def test_a_promise_on_hosts_that_only_another_process_knows(ask):
+    """No launch with a deadline would be planned before its deadline."""
+    assert place(ask, 'b', '1000', number=5).deadline.promised
+    other = ask.another()
+    load(other)
+    answer = other.place(
+        0, MATRIX, {'h2': (1, 512, 3), 'h3': (1, 512, 3)}, num_instances=2,
+        hints={'virtco:coflow': 'a', 'virtco:deadline': '1000'})
+    assert answer.deadline.promised
+
+
 def test_a_question_is_not_remembered(ask):
     """Only launches decide who is among the largest."""
     took_s = alone_s(ask)
