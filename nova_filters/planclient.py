@@ -74,7 +74,7 @@ class Breaker:
         """Answer as would_allow; an open breaker's True is the one trial."""
         with self._lock:
             allowed = self.would_allow()
-            self._trial = allowed and self._failed_at is not None
+            self._trial |= allowed and self._failed_at is not None
             return allowed
 
     def succeeded(self) -> bool:

@@ -197,7 +197,7 @@ def test_half_open_lets_one_call_through():
     assert breaker.allow() and breaker.failed() and not breaker.failed()
     assert not breaker.allow()
     now[0] = 10.0
-    assert breaker.allow() and not breaker.allow()
+    assert breaker.allow() and not breaker.allow() and not breaker.allow()
     breaker.undecided()
     assert breaker.allow()
     breaker.failed()
