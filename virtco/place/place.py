@@ -166,8 +166,10 @@ class Place:
             committed then.
         """
         self._metrics.nova_unplanned.inc(request.unplanned_passes)
-        self._offers.put(request.reservation_id or request.instance_uuid,
-                         request.hosts)
+        key = request.reservation_id or request.instance_uuid
+        if len(request.hosts) > 1 or self._offers.get(key) is None:
+            # News of a server that was placed already have its host alone.
+            self._offers.put(key, request.hosts)
         with self._metrics.placement_seconds.time():
             answer = self._place(request, is_gone)
         self.use()

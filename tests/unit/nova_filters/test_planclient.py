@@ -242,14 +242,23 @@ def test_a_plan_in_hand_outlives_the_budget(controller):
     assert not client.may_ask('req-1') and client.may_ask('req-2')
     for row in (1, 2, 2):
         answer = client.recall(f'u-{row}', 'req-1',
-                               lambda: [{'host': 'h1'}])
+                               lambda: [{'host': 'h1'}, {'host': 'h3'}])
         assert answer['hosts'] == [{'host': f'h{row}'}]
     assert client.recall('u-3', 'req-2', list) is None
-    # The controller hears of them afterwards, in order.
+    # The controller hears of them afterwards, in order; and of the hosts of
+    # a cloud where the planned one is none that Nova may take.
     calls = late_calls(controller, 4)
-    assert [(uuid, body.get('launch_index'), body['k'], body['hosts'])
-            for uuid, body in calls[1:]] == [
-        (f'u-{row}', row, 7, [{'host': 'h1'}]) for row in (1, 2, 2)]
+    assert [(uuid, body.get('launch_index'), body['k'], [
+        one['host'] for one in body['hosts']]) for uuid, body in calls[1:]
+        ] == [('u-1', 1, 7, ['h1']), *[('u-2', 2, 7, ['h1', 'h3'])] * 2]
+
+
+def test_hosts_of_a_request_are_not_kept(controller):
+    """Of 256 requests and 1,000 hosts they take a hundred megabytes."""
+    client = make_client(controller.url)
+    place(client, 'u', {'hosts': [{'host': 'h'}]}, 'req-1')
+    assert client._request('req-1').body['hosts'] == []
+    assert controller.calls[0][1]['hosts'] == [{'host': 'h'}]
 
 
 def test_a_plan_in_hand_outlives_the_controller(controller):

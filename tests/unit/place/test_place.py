@@ -474,6 +474,8 @@ def test_what_would_be_on_the_hosts_that_are_known(make):
     asked = make()
     asked.ask(0)
     assert asked.room.what_if(question).n_hosts == 3
+    asked.ask(1, hosts=('h1',))  # of a server that was placed already
+    assert asked.room.what_if(question).n_hosts == 3
     told = make(lambda: {'h7': (2, 2, 2), 'h8': (1, 1, 1)})
     assert told.room.what_if(question).n_hosts == 2
     told.state.drained = frozenset({'h8'})
