@@ -24,7 +24,8 @@ _OVERHEAD_BYTES = 16
 def describe(path: pathlib.Path) -> bytes:
     """Return the description of a file or directory: a bencoded torrent.
 
-    :raises virtco.exception.Invalid: when there is nothing to send.
+    :raises virtco.exception.Invalid: when there is nothing to send, or a file
+        cannot be read.
     """
     if not path.exists():
         raise exception.Invalid(field='path', value=path,
@@ -38,7 +39,12 @@ def describe(path: pathlib.Path) -> bytes:
         files, block_bytes(files.total_size()),
         libtorrent.create_torrent.v1_only)
     made.set_priv(True)
-    libtorrent.set_piece_hashes(made, str(path.resolve().parent))
+    try:
+        libtorrent.set_piece_hashes(made, str(path.resolve().parent))
+    except RuntimeError as error:
+        raise exception.Invalid(
+            field='path', value=path,
+            limit=f'files that can be read ({error})') from error
     described = typing.cast(dict[bytes, Any], made.generate())
     # The same files have the same description at any time.
     described.pop(b'creation date', None)

@@ -240,6 +240,19 @@ class Own:
     error = None
 
 
+def test_files_that_cannot_be_read_are_not_sent(tmp_path, monkeypatch):
+    path, read = tmp_path / 'file', torrents.libtorrent.set_piece_hashes
+    path.write_bytes(bytes(100_000))
+
+    def shrink(made, where):
+        path.write_bytes(bytes(9))
+        return read(made, where)
+
+    monkeypatch.setattr(torrents.libtorrent, 'set_piece_hashes', shrink)
+    with pytest.raises(exception.Invalid, match='can be read .file too sho'):
+        torrents.describe(path)
+
+
 def test_files_that_change_are_not_sent(tmp_path):
     path = tmp_path / 'file'
     path.write_text('abc')
