@@ -39,24 +39,23 @@ class Projects:
         A coflow for which the operator says something else later keeps that:
         the last word counts.
         """
-        if 'debt_bytes' in values:
-            self._state.live.forgive(project_id)
-            self._state.forgiven(project_id)
-
-        def save(session: orm.Session) -> wire.Project:
+        def save(session: orm.Session) -> models.Project:
             found = records.project(session, project_id)
             for name, value in values.items():
                 setattr(found, name, value)
-            shown = self._shown(session.merge(found))
+            stored = session.merge(found)
             inherited = {name: value for name, value in values.items()
                          if name != 'debt_bytes'}
             if inherited:
                 records.change_coflows_of(session, project_id, inherited)
-            return shown
+            return stored
 
         found = self._state.database.retried(save)
+        if 'debt_bytes' in values:
+            self._state.live.forgive(project_id)
+            self._state.forgiven(project_id)
         self._state.invalidate()
-        return found
+        return self._shown(found)
 
     def _shown(self, project: models.Project) -> wire.Project:
         return wire.Project(

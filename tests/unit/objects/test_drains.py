@@ -148,3 +148,15 @@ def test_a_debt_is_forgiven_and_others_told(bench):
         weight=2.0)
     assert bench.forgiven == ['p']
     assert bench.live.debts() == {'q': 25.0}
+
+
+def test_no_debt_is_forgiven_where_the_answer_is_an_error(bench, monkeypatch):
+    bench.live.load_debts({'p': 85.0})
+
+    def fail(_work):
+        raise exception.DatabaseUnavailable(why='away')
+
+    monkeypatch.setattr(bench.database, 'retried', fail)
+    with pytest.raises(exception.DatabaseUnavailable):
+        bench.projects.change('p', {'debt_bytes': 0})
+    assert bench.live.debts() == {'p': 85.0} and bench.forgiven == []
