@@ -35,7 +35,8 @@ def ended(client: v1.Client, found: check_wire.Check, timeout_s: float
         found = client.call(check_wire.SHOW, found.check_id)
     if found.state == 'failed':
         raise osc_exceptions.CommandError(
-            'The check failed; see the log of the controller.')
+            f'The check failed: {found.why or "see the log of the controller"}'
+            '.')
     return found
 
 

@@ -39,11 +39,16 @@ ShowProbes = base.declared(base.ShowOne, wire.SCHEDULE, example='-f json')
 
 def _ask(client: v1.Client, pairs: Sequence[Pair], **request: Any
          ) -> list[wire.Result]:
-    """Measure pairs; a result without a rate has failed."""
+    """Measure pairs; a result without a rate has failed.
+
+    :raises osc_lib.exceptions.CommandError: for an order that is refused.
+    """
     probe_id = client.call(wire.ORDER, pairs=[list(pair) for pair in pairs],
                            **request).id
     while not (found := client.call(wire.SHOW, probe_id)).done:
         time.sleep(_POLL_S)
+    if found.why:
+        raise osc_exceptions.CommandError(f'Nothing is measured: {found.why}.')
     by_pair = {(one.src, one.dst): one for one in found.results}
     return [by_pair[pair] for pair in pairs]
 

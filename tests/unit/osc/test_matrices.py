@@ -64,10 +64,13 @@ def test_a_check_that_does_not_end(argv, n_polls, polls):
     assert len(polls) == n_polls
 
 
-def test_a_check_that_fails():
+@pytest.mark.parametrize(('told', 'words'), [
+    ({}, 'failed: see the log'),
+    ({'why': 'nobody led'}, 'failed: nobody led')])
+def test_a_check_that_fails(told, words):
     one = controller.Controller(**{'POST /v1/checks': DONE | {
-        'state': 'failed'}})
-    with pytest.raises(osc_exceptions.CommandError, match='failed; see'):
+        'state': 'failed'} | told})
+    with pytest.raises(osc_exceptions.CommandError, match=words):
         controller.run(matrices.Check, one, '--group', 'g')
 
 

@@ -235,13 +235,13 @@ def test_probes_under_way():
     assert (found['n_held'], found['under_way']) == (5, pairs)
 
 
-def _cross(result, *argv):
+def _cross(result, *argv, **told):
     one = controller.Controller(**{
         'GET /v1/hosts/a': {'egress_bps': 2e8, 'ingress_bps': 1e6},
         'GET /v1/hosts/b': {'egress_bps': 1e6, 'ingress_bps': 1e8},
         'POST /v1/probes': {'id': '7'},
         'GET /v1/probes/7': [{'done': False}, {'done': True, 'results': [
-            {'src': 'a', 'dst': 'b'} | result]}]})
+            {'src': 'a', 'dst': 'b'} | result]} | told]})
     (found,), _ = controller.rows(measure.Paths, one, 'a', 'b', *argv)
     return found, one.asked[2][2]
 
@@ -270,6 +270,13 @@ def test_a_connection_that_told_nothing(result, words, monkeypatch):
     monkeypatch.setattr(measure.time, 'sleep', lambda _s: None)
     with pytest.raises(osc_exceptions.CommandError, match=words):
         _cross(result)
+
+
+def test_an_order_that_nobody_takes_up_has_its_reason(monkeypatch):
+    monkeypatch.setattr(measure.time, 'sleep', lambda _s: None)
+    with pytest.raises(osc_exceptions.CommandError,
+                       match='measured: no scheduler led'):
+        _cross({}, why='no scheduler led')
 
 
 def test_what_a_calibration_is_told():
