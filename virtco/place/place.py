@@ -226,7 +226,12 @@ class Place:
         deadline = deadlines.Deadline(self._conf.placement.deadline_s,
                                       is_gone=is_gone)
         self._pace.admit(deadline)
-        future = self._pool.submit(self._work, placer, request, deadline)
+        try:
+            future = self._pool.submit(self._work, placer, request, deadline)
+        except RuntimeError:  # the system has no more threads
+            deadline.give_up()
+            self._pace.leave(deadline)
+            raise
         future.add_done_callback(lambda _: self._pace.leave(deadline))
         try:
             return future.result(deadline.left_s())

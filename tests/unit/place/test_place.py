@@ -2,6 +2,7 @@
 
 """The door of the room: answers in time, whatever happens."""
 
+import concurrent.futures
 import threading
 import time
 import types
@@ -151,6 +152,25 @@ def test_placements_under_way_are_counted(make):
     patience.wait_for(lambda: not one.room.is_busy())
     assert counts == [1]
     assert gauge.collect()[0].samples[0].value == 0
+
+
+def test_a_system_without_threads(make, monkeypatch):
+    """What found no thread is not under way, and commits nothing later."""
+    one = make()
+    one.ask(9, hints={'virtco:coflow': 'b'})
+    patience.wait_for(lambda: not one.room.is_busy())
+    one.room._pool.shutdown()
+    one.room._pool = concurrent.futures.ThreadPoolExecutor(1)
+
+    def start(_thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, 'start', start)
+        assert 'new thread' in one.ask(0).why
+    assert not one.room.is_busy()
+    one.room._pool.submit(int).result(10)
+    assert [row['name'] for row in one.rows(models.Group)] == ['b']
 
 
 def test_the_pace_is_learned_from_the_work_of_each(make):
