@@ -118,11 +118,13 @@ class Adviser:
                 coflows[coflow.group_id].append(coflow)
             groups = db_groups.living_by_id(session)
         drained = self._live.drained
+        # PostgreSQL shows each query the changes before it.
         return sorted((
             _Group(groups[group_id], found, coflows[group_id])
-            for group_id, found in members.items()), key=lambda group: (
-                not any(m.host in drained for m in group.members),
-                -sum(coflow.size_bytes for coflow in group.coflows)))
+            for group_id, found in members.items() if group_id in groups
+        ), key=lambda group: (
+            not any(m.host in drained for m in group.members),
+            -sum(coflow.size_bytes for coflow in group.coflows)))
 
     def _move_of(self, group: _Group,
                  free: dict[str, booking.Vector],

@@ -63,6 +63,18 @@ def turn(adviser, mover=None):
     return adviser.known()
 
 
+def test_a_group_that_ends_while_all_are_read(make, monkeypatch):
+    adviser, living = make(), db_groups.living_by_id
+
+    def one_less(session):
+        found = living(session)
+        found.popitem()
+        return found
+
+    monkeypatch.setattr(db_groups, 'living_by_id', one_less)
+    assert len(adviser.look()) == 1
+
+
 def test_advice_moves_nothing(make):
     adviser = make()
     assert adviser.known() == []
