@@ -420,6 +420,9 @@ class Tracked:
             self.watched_since_s = now_s
         if (self.upcoming.all_bytes
                 and now_s - self.idle_since_s >= rules.pause_s):
+            # It may have begun, and paused, before anybody looked.
+            if self.begins_anew(self.idle_since_s, rules):
+                return True
             self.rest()
             self.is_dirty = True
         return self.begins_anew(now_s, rules)

@@ -457,6 +457,17 @@ def test_a_few_bytes_and_a_pause_are_no_iteration():
     assert found.upcoming.all_bytes == 0
 
 
+@pytest.mark.parametrize('size_bytes, came_s, begins', [
+    (1000, 19.0, True), (999, 19.0, False),
+    # Of the end, though they would be a beginning by now.
+    (6e5, 11.0, False), (8e5, 11.0, True)])
+def test_who_looks_late_sees_the_same(size_bytes, came_s, begins):
+    found = resting()
+    send(found, 'h0', size_bytes, came_s - 1, came_s)
+    assert found.begins(60.0, RULES) == begins
+    assert found.upcoming.all_bytes == size_bytes * begins
+
+
 @pytest.mark.parametrize('is_estimated', [False, True])
 def test_who_begins_now_knows_the_beginning_of_the_next_iteration(
         is_estimated):
