@@ -43,8 +43,9 @@ SCHEDULE_S = 5.0
 #: No leader takes up an order that is older.
 CHECK_EXPIRES_S = 1800.0
 PROBE_EXPIRES_S = 120.0
-#: The model knows the hosts of a group so long after its plan.
-SETTLE_S = 1.0
+#: The model knows the hosts of a group so long after its plan; at latest, if
+#: the scheduler is late, so long after it.
+SETTLE_S, KNOWN_S = 1.0, 60.0
 NOBODY = 'no scheduler led in time to take it up'
 _SCHEDULES = msgspec.json.Decoder(probe_wire.Schedule)
 
@@ -93,7 +94,8 @@ class Orders:
         self._taken: dict[str, _Taken] = {}
         self._schedule: tuple[float, str] = (-SCHEDULE_S, '')
         # Groups that were planned, and when their hosts are known.
-        self._new: dict[str, float] = {}
+        # When new groups are looked at, and when at last.
+        self._new: dict[str, tuple[float, float]] = {}
 
     def start(self) -> None:
         self._turns.every(TURN_S, TURN, self.turn)
@@ -210,18 +212,24 @@ class Orders:
 
     def planned(self, groups: Iterable[str]) -> None:
         """Check the hosts of new groups, once the model knows them."""
+        now_s = self._clock()
         with self._new_lock:
-            self._new |= dict.fromkeys(groups, self._clock() + SETTLE_S)
+            self._new |= dict.fromkeys(groups, (now_s + SETTLE_S,
+                                                now_s + KNOWN_S))
 
     def _check_new(self) -> None:
         now_s = self._clock()
         with self._new_lock:
-            due = [group for group, at_s in self._new.items()
-                   if at_s <= now_s]
+            due = {group: last_s for group, (at_s, last_s)
+                   in self._new.items() if at_s <= now_s}
             for group in due:
                 del self._new[group]
-        for group in due:
+        for group, last_s in due.items():
             hosts = self._live.hosts_of_group(group)
+            if not hosts and now_s < last_s:
+                with self._new_lock:
+                    self._new[group] = now_s + SETTLE_S, last_s
+                continue
             try:
                 due_hosts = to_check(hosts, self._checked_lately())
                 if len(due_hosts) > 1:

@@ -238,6 +238,26 @@ def test_the_hosts_of_new_groups_are_checked_once(start, clock):
         (['g-0', 'g-1'], 'launch'), (['h-0', 'h-1'], 'launch')]
 
 
+@pytest.mark.parametrize('late_s, hosts', [
+    (59.0, [['g-0', 'g-1']]), (61.0, [])])
+def test_a_group_that_the_model_knows_late_is_checked(start, clock,
+                                                      monkeypatch, late_s,
+                                                      hosts):
+    api = start()
+    api.orders.planned(['g'])
+    began_s, known = clock.now, Live.hosts_of_group
+    with monkeypatch.context() as patch:
+        patch.setattr(Live, 'hosts_of_group', lambda *_: [])
+        while clock.now < began_s + late_s:
+            clock.now += orders.SETTLE_S
+            api.orders.turn()
+    assert known('g') and api.orders.checks() == []
+    clock.now += orders.SETTLE_S
+    for _ in range(2):
+        api.orders.turn()
+    assert [one['hosts'] for one in api.orders.checks()] == hosts
+
+
 @pytest.mark.parametrize('error', [
     exception.DatabaseUnavailable(why='a test'),
     exception.Conflict(what='record', id='in the database')])
