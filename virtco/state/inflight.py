@@ -420,7 +420,7 @@ class Tracked:
             self.watched_since_s = now_s
         if (self.upcoming.all_bytes
                 and now_s - self.idle_since_s >= rules.pause_s):
-            # It may have begun, and paused, before anybody looked.
+            # An iteration may have begun, and paused, before any look.
             if self.begins_anew(self.idle_since_s, rules):
                 return True
             self.rest()
