@@ -125,10 +125,26 @@ def _launch(cloud: clouds.Cloud) -> None:
     One that is served first, as a job of unknown size is, has the link by
     its rate: the coflow is promised next to nothing then.
     """
+    _place(cloud, 'b', cloud.other_sink)
+
+
+def _launch_elsewhere(cloud: clouds.Cloud) -> None:
+    """Both VMs of a job are on other hosts than the victim."""
+    cloud.know(cloud.hostile[1])
+    _place(cloud, 'c', cloud.hostile[1])
+
+
+def _place(cloud: clouds.Cloud, name: str, peer: Any) -> None:
     cloud.know(cloud.hostile[0])
-    cloud.place('b', (cloud.hostile[0], cloud.other_sink),
-                '[[0, 1e13], [0, 0]]')
-    beds.wait_for(lambda: cloud.policy('h3')['classes'], 20, 'its class')
+    cloud.place(name, (cloud.hostile[0], peer), '[[0, 1e13], [0, 0]]')
+    beds.wait_for(lambda: any(
+        flow['dst_ip'] == peer.ip for flow in cloud.policy('h3')['flows']),
+        20, 'its entry')
+
+
+def _of_the_job(cloud: clouds.Cloud, vm: Any) -> Packets:
+    return [frames.ipv4(vm.ip, cloud.hostile[1].ip, frames.UDP,
+                        frames.udp(9) + bytes(900))]
 
 
 ATTACKS = [
@@ -165,6 +181,12 @@ ATTACKS = [
            from_macs=hostile_attacks.other_senders()),
     Attack('udp as an accomplice, who answers, from elsewhere', 1,
            _as_the_accomplice, is_answered=True),
+    Attack('udp of a job elsewhere to everybody', 1, _of_the_job,
+           lambda: [hostile_attacks.EVERYBODY], prepare=_launch_elsewhere,
+           is_first=True),
+    Attack('udp of a job elsewhere to nobody', 1, _of_the_job,
+           lambda: [hostile_attacks.NOBODY], prepare=_launch_elsewhere,
+           is_first=True),
     Attack('udp from elsewhere as the coflow begins', 16, after_s=0,
            is_first=True),
     Attack('udp from elsewhere at first contact', 16, after_s=1.5,

@@ -75,6 +75,8 @@ enum mac_kind { TO, HOME };
 /* Kinds of flow entries that there are. */
 #define HAS_PORTS 1
 #define HAS_PAIRS 2
+/* Beside them: an entry is for addresses alone that sent something. */
+#define FOLLOWS 4
 
 struct settings {
 	__u32 entries;	/* HAS_… */
@@ -115,7 +117,7 @@ struct flow_key {
 
 struct flow {
 	__u32 classid;
-	__u32 pad;
+	__u32 near_mark;	/* see is_near() */
 	__u64 bytes;
 	__u64 packets;
 };
@@ -171,7 +173,8 @@ struct packet {
 	__u32 id;		/* of the datagram, where it is a fragment */
 	__u32 now;		/* in seconds */
 	__u32 place;		/* of a bucket */
-	__u32 entries;		/* as in struct settings */
+	__u32 entries;		/* as in struct settings, and FOLLOWS */
+	__u32 near_mark;	/* of a later fragment */
 	__u32 l4_at;		/* after the frame's header */
 	__u32 l3_bytes;		/* by the header */
 	__be16 port;
@@ -429,10 +432,8 @@ find_neighbour(union bucket *bucket, struct packet *packet, __u64 mac)
 	return &packet->nobody;
 }
 
-/* Add a neighbour if there is room. */
-static __always_inline struct neighbour *
-add_neighbour(union bucket *bucket, struct device *device,
-	      struct packet *packet, __u32 bits, __u64 mac)
+/* Find the neighbour that is unused for longest. */
+static __always_inline struct neighbour *oldest_of(union bucket *bucket)
 {
 	struct neighbour *one, *oldest = bucket->neighbours;
 
@@ -443,6 +444,16 @@ add_neighbour(union bucket *bucket, struct device *device,
 		if (one->used_s < oldest->used_s)
 			oldest = one;
 	}
+	return oldest;
+}
+
+/* Add a neighbour if there is room. */
+static __always_inline struct neighbour *
+add_neighbour(union bucket *bucket, struct device *device,
+	      struct packet *packet, __u32 bits, __u64 mac)
+{
+	struct neighbour *oldest = oldest_of(bucket);
+
 	if (is_recent(oldest->used_s, packet->now, HELD_S)
 	    || !(bits == PORT_BITS
 		 ? may(&device->meeting_ns, PORT_MEETS_PER_S,
@@ -498,6 +509,38 @@ static __always_inline int follows(void)
 	return setting && setting->follows;
 }
 
+/*
+ * Whether the target ever sent the VM something. Switches flood packets to
+ * others to every host, and a coflow has its rate towards one. A processor
+ * looks twice a second; between, a mark of the target tells. Beside a flood of
+ * new addresses one may have found no place, and has the benefit of the doubt.
+ */
+static __always_inline int is_near(struct packet *packet,
+				   struct device *device, __u32 *near_mark)
+{
+	__u64 now = bpf_ktime_get_coarse_ns();
+	__u32 mark = ((packet->to ^ device->seed) + (now >> 29))
+		     * 0x9e3779b97f4a7c15ull >> 32;
+	union bucket *bucket;
+	void *cache;
+
+	if (!(packet->entries & FOLLOWS) || *near_mark == mark)
+		return 1;
+	cache = bpf_map_lookup_elem(&of_ports, &packet->key.ifindex);
+	if (!cache)
+		return 1;
+	packet->now = now_s();
+	bucket = bucket_of(cache, device, packet, 0, PORT_BITS, packet->to, 0);
+	if (!bucket)
+		return 1;
+	if (!find_neighbour(bucket, packet, packet->to)->mac
+	    && device->meeting_ns < now + SECOND_NS
+	    && !is_recent(oldest_of(bucket)->used_s, packet->now, HELD_S))
+		return 0;
+	*near_mark = mark;
+	return 1;
+}
+
 /* Find the class of a packet's entry, with its port first, and count it. */
 static __noinline __u32 find_class(struct __sk_buff *skb,
 				   struct packet *packet,
@@ -511,9 +554,11 @@ static __noinline __u32 find_class(struct __sk_buff *skb,
 		/* It carries no port: it follows the first one. */
 		key->word = packet->id;
 		fragment = bpf_map_lookup_elem(&fragments, key);
+		packet->near_mark = 0;
 		if (fragment && is_recent(fragment->at_s, now_s(),
 					  FRAGMENTED_S + 1))
-			return fragment->classid;
+			return is_near(packet, device, &packet->near_mark)
+			       ? fragment->classid : 0;
 	} else if (packet->entries & HAS_PORTS
 		   && (packet->protocol == IPPROTO_TCP
 		       || packet->protocol == IPPROTO_UDP)
@@ -537,7 +582,7 @@ static __noinline __u32 find_class(struct __sk_buff *skb,
 		return 0;
 	flow->bytes += packet->bytes;
 	flow->packets++;
-	return flow->classid;
+	return is_near(packet, device, &flow->near_mark) ? flow->classid : 0;
 }
 
 /* Put a packet of an entry into its class; 0 for one that is unmanaged. */
@@ -550,7 +595,7 @@ static __always_inline int classify(struct __sk_buff *skb,
 
 	if (!packet->is_ip || !setting || !setting->entries)
 		return 0;
-	packet->entries = setting->entries;
+	packet->entries = setting->entries | (setting->follows ? FOLLOWS : 0);
 	classid = find_class(skb, packet, device);
 	/* An entry of the port's own class only counts. */
 	if (!classid || classid == device->own)

@@ -175,7 +175,7 @@ def _asserts():
     yield from _offsets('flow_key', bpf_maps.FLOW_KEY, (
         'ifindex', 'port', 'protocol', 'source', 'target'))
     yield from _offsets('flow', bpf_maps.FLOW, (
-        'classid', 'pad', 'bytes', 'packets'))
+        'classid', 'near_mark', 'bytes', 'packets'))
     yield from _offsets('mac_key', bpf_maps.MAC_KEY, (
         'ifindex', 'kind', 'mac'))
     yield from _offsets('settings', bpf_maps.SETTINGS, ('entries', 'follows'))
