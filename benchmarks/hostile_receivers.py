@@ -21,6 +21,7 @@ from tests.netns.edge import cloud as clouds
 from tests.netns.edge import floods
 from tests.netns.edge import frames
 
+_OF_THE_HOST = '02:03:00:00:00:01'
 _PINGS = 150
 _MEASURE_S = 3.0
 
@@ -119,6 +120,13 @@ def _claim_the_address(cloud: clouds.Cloud) -> None:
     cloud.know(cloud.hostile[1])
 
 
+def _hide_behind_the_host(cloud: clouds.Cloud) -> None:
+    """Nobody knows the VM, whose host has the address that it claims."""
+    cloud.know(cloud.hostile[0], False)
+    beds.run('ip', 'link', 'set', 'dev', 'brv', 'address', _OF_THE_HOST,
+             netns=cloud.bed.ns('h3'))
+
+
 def _launch(cloud: clouds.Cloud) -> None:
     """The flooder and a VM beside the victim are a job, of a larger size.
 
@@ -173,6 +181,8 @@ ATTACKS = [
            prepare=lambda cloud: cloud.know(cloud.hostile[0], False)),
     Attack('udp from a VM that nobody knows to nobody', 1, _large,
            lambda: [hostile_attacks.NOBODY]),
+    Attack('udp from a VM that nobody knows, as its host', 1, _large,
+           from_macs=[_OF_THE_HOST], prepare=_hide_behind_the_host),
     Attack('udp from a VM of a job elsewhere', 1, prepare=_launch,
            reached=lambda cloud: cloud.other_sink),
     Attack('udp from 4,000 addresses elsewhere', 1, _large,

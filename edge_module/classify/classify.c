@@ -852,8 +852,10 @@ int to_wire(struct __sk_buff *skb)
 	device = begin(skb, &packet);
 	if (!device)
 		return GOES_ON;
-	home = bpf_map_lookup_elem(&macs, key_of_mac(
-		packet, packet->key.ifindex, HOME, packet->from));
+	/* A packet that a device received is not the host's, whoever sent it. */
+	home = skb->ingress_ifindex ? 0 : bpf_map_lookup_elem(
+		&macs, key_of_mac(packet, packet->key.ifindex, HOME,
+				  packet->from));
 	if (home && *home) {
 		skb->priority = *home;
 		return GOES_ON;

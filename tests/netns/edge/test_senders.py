@@ -3,6 +3,7 @@
 """Unmanaged traffic is limited where it is sent, for coflows elsewhere."""
 
 import contextlib
+import json
 import shutil
 import time
 
@@ -164,6 +165,20 @@ def test_unknown_ports_and_strangers(site):
         return len(_destinations(edge)) == 100
 
     beds.wait_for(are_followed, what='the router')
+
+
+def test_an_unknown_port_is_not_the_host_by_its_address(site):
+    bed, edge, member, sink, elsewhere, hostile = site
+    _unknown(edge, hostile[0])
+    _limited(edge, None)
+    shown, = json.loads(beds.run('ip', '-j', 'link', 'show', 'dev', 'brv',
+                                 netns=edge.netns))
+    others = minors.of_limited(0, minors.UNKNOWN_SEAT)
+    before = edge.stats()[others].sent_packets
+    frames.sweep(hostile[0], 100, source=bytes.fromhex(
+        shown['address'].replace(':', '')))
+    beds.wait_for(lambda: edge.stats()[others].sent_packets >= before + 100,
+                  10, 'its frames')
 
 
 def test_destinations_are_named_and_forgotten(site):
