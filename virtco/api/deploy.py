@@ -28,10 +28,11 @@ def application(conf: cfg.ConfigOpts,
     """Build the API inside out: falcon, the token check, request ids and
     proxies.
     """
+    # A refused version is paid for, too.
     middleware: list[Any] = [
-        versions.Negotiation(),
         pace.Limiter(conf.api.auth_strategy == 'keystone',
-                     max(1, conf.api.threads // 8))]
+                     max(1, conf.api.threads // 8)),
+        versions.Negotiation()]
     app = falcon.App(middleware=middleware)
     errors.add_handlers(app)
     routes.add(app, conf, rooms)

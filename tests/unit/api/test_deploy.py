@@ -67,6 +67,20 @@ def test_without_keystone_callers_are_paced_by_address(
     found.rooms.database.dispose()
 
 
+def test_a_version_that_is_not_served_is_paid_for(monkeypatch):
+    charged = []
+    monkeypatch.setattr(
+        pace.Limiter, 'process_response',
+        lambda _limiter, request, *_: charged.append(request.context.charged))
+    found = service.Service()
+    found.conf.set_override('auth_strategy', 'noauth', 'api')
+    client = testing.TestClient(deploy.application(found.conf, found.rooms))
+    assert client.simulate_get('/v1/coflows', headers={
+        'OpenStack-API-Version': 'virtco 9.9'}).status_code == 406
+    assert charged[0][0] == '127.0.0.1'
+    found.rooms.database.dispose()
+
+
 def test_unknown_tokens_take_half_the_threads_at_most(monkeypatch):
     made = []
 
