@@ -33,15 +33,20 @@ class Topology:
         self._changed = changed
         self._clock = clock
         self._lock = threading.Lock()
-        self._signature: db_topology.Signature | None = None
-        self._topology = tree.Topology()
+        self._seen: tuple[db_topology.Signature | None, tree.Topology] = (
+            None, tree.Topology())
 
     def get(self) -> tree.Topology:
-        return self._topology
+        return self._seen[1]
 
     def generation(self) -> int:
         """Return the generation of the newest plane; 0 without planes."""
-        return self._signature[1] if self._signature else 0
+        return self.numbered()[1]
+
+    def numbered(self) -> tuple[tree.Topology, int]:
+        """Return the topology with its own generation."""
+        signature, topology = self._seen
+        return topology, signature[1] if signature else 0
 
     def refresh(self) -> None:
         """Read the topology if somebody changed it.
@@ -50,13 +55,13 @@ class Topology:
         """
         with self._lock, self._database.reader() as session:
             found = db_topology.signature(session)
-            if found == self._signature:
+            before = self._seen[0]
+            if found == before:
                 return
             planes = [plain.load_plane(_DECODER.decode(row.document))
                       for row in db_topology.list_planes(session)]
-            is_first, self._signature = self._signature is None, found
-            self._topology = tree.Topology(tuple(planes))
-        if planes or not is_first:
+            self._seen = found, tree.Topology(tuple(planes))
+        if planes or before is not None:
             self._changed()
 
     def would_change(self, planes: tuple[tree.Plane, ...]
@@ -65,7 +70,7 @@ class Topology:
 
         :returns: changes that :meth:`replace` would make.
         """
-        return comparison.changes(self._topology, tree.Topology(planes))
+        return comparison.changes(self.get(), tree.Topology(planes))
 
     def replace(self, planes: tuple[tree.Plane, ...],
                 generation: int | None = None) -> None:

@@ -15,9 +15,11 @@ from tests.unit.api import service
 from virtco import app
 from virtco import exception
 from virtco.api import health_report as health
+from virtco.api.handlers import topology_routes
 from virtco.db import leader
 from virtco.db import models
 from virtco.model import states
+from virtco.topology import tree
 from virtco.wire import edge_policy
 
 TENANT = {'role': 'member,reader'}
@@ -426,6 +428,23 @@ def test_a_deleted_plane_is_in_the_history(own):
     assert own.refused(404, 'DELETE', '/v1/topology/storage')
     assert own.refused(400, 'DELETE', '/v1/topology/a b')['field'] == 'plane'
     assert len(own.get('/v1/settings/history')['changes']) == 2
+
+
+def test_a_topology_is_shown_with_its_own_generation(own, monkeypatch):
+    """Another import may end while the answer is made."""
+    own.send('PUT', '/v1/topology', {'planes': [{'name': 'one'}]})
+    dump, others = topology_routes.plain.dump, [tree.Plane('other')]
+
+    def late(topology):
+        if others:
+            own.rooms.objects.topology.replace((others.pop(),))
+        return dump(topology)
+
+    monkeypatch.setattr(topology_routes.plain, 'dump', late)
+    for names in (['one'], ['one', 'other']):
+        found = own.get('/v1/topology')
+        assert [plane['name'] for plane in found['planes']] == names
+        assert found['generation'] == len(names)
 
 
 def test_settings(own):

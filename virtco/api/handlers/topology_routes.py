@@ -19,11 +19,12 @@ SIZES = (2, 4, 8, 16, 32)
 
 def show_topology(call: Call) -> wire.Topology:
     """Show the topology with the loads of its uplinks, in bit/s."""
-    known, rooms = call.rooms.objects.topology, call.rooms
+    rooms = call.rooms
+    known, generation = rooms.objects.topology.numbered()
     live, now_s = rooms.state.live, rooms.clock()
     return wire.Topology(
-        planes=plain.dump(known.get()), generation=known.generation(),
-        hosts_without_leaf=_hosts_without_leaf(call, known.get()),
+        planes=plain.dump(known), generation=generation,
+        hosts_without_leaf=_hosts_without_leaf(call, known),
         uplinks=views.uplinks(
             live.wire_tree(now_s), live.wire_tree(now_s, nominal=True),
             [(seen, rooms.decide.publisher.get(seen.host))
