@@ -125,10 +125,17 @@ def test_all_go_on_without_a_database(databases, tmp_path):
         stack.callback(edge.close)
         edge.report()
         patience.wait_for(lambda: edge.generation, 'a policy')
+        # Who watches processes kills one whose database is away.
+        gone = [cloud.start(name) for name in ('api', 'distributor')]
+        for one in gone:
+            patience.wait_for(lambda one=one: processes.leader_of(one)[
+                'reached'], 'its leader')
         for _ in range(TRIALS):
             with standing_still(server):
                 # Both leases end.
                 time.sleep(2 * processes.LEASE_S)
+                while gone:
+                    gone.pop().stop(signal.SIGKILL)
                 before = edge.generation
                 edge.link_bps *= 1.5
                 edge.report()

@@ -266,6 +266,7 @@ def test_a_process_alone_leads_until_it_stops(tmp_path):
         # Who does not lead knows all before it follows.
         assert order[:3] == ['listens', 'follows', 'reads']
         assert not again.leads() and again.elector._lock is None
+        assert own.elector.may_lead and not again.elector.may_lead
         assert again.elector.seen.epoch == 1
         assert again.elector._thread.is_alive()
         patience.wait_for(lambda: names(again.turns) == {

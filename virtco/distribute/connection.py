@@ -103,8 +103,9 @@ class Peer:
     """
 
     def __init__(self, hub: 'server.Server', connection: 'Connection',
-                 name: str):
+                 name: str, may_lead: bool = True):
         self.name = name
+        self.may_lead = may_lead
         self.connection = connection
         self.seats: dict[str, Seat] = {}
         self.is_welcome = False
@@ -389,7 +390,7 @@ class Connection(asyncio.BufferedProtocol):
             raise exception.Forbidden(
                 what=f'to join as {hello.name} with this ticket')
         self._end_hello()
-        self.peer = Peer(self._hub, self, hello.name)
+        self.peer = Peer(self._hub, self, hello.name, hello.may_lead)
         assert self._transport is not None
         # All its hosts are told in one go.
         self._transport.set_write_buffer_limits(high=self._hub.most_bytes)

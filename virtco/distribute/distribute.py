@@ -143,8 +143,8 @@ class Distribute:
             n_hosts=lambda: len(self._decide.publisher.generations()),
             said=self._said, heard=self._intake.add_heard,
             spent_s=self._intake.take_spent_s, told=self._told,
-            peers=lambda names: self._leads.peers.arrived(
-                set(names), time.monotonic()),
+            peers=lambda may_lead: self._leads.peers.arrived(
+                may_lead, time.monotonic()),
             trains=self._trains,
             is_answering=self._is_answering)
 

@@ -102,7 +102,8 @@ class Doors:
     :ivar spent_s: processor time that what a host said took elsewhere, since
         this was asked last.
     :ivar told: takes the name of a peer and what it says.
-    :ivar peers: takes the names of the peers that are here.
+    :ivar peers: takes the names of the peers that are here, each with whether
+        it may lead.
     :ivar trains: function that returns the trains that these hosts are to
         measure now.
     :ivar is_answering: see :func:`virtco.periodic.give_way`.
@@ -122,7 +123,7 @@ class Doors:
     spent_s: Callable[[str], float] = lambda host: 0.0
     told: Callable[[str, messages.PeerSaid], None] = (
         lambda name, message: None)
-    peers: Callable[[Iterable[str]], None] = lambda names: None
+    peers: Callable[[Mapping[str, bool]], None] = lambda may_lead: None
     trains: Callable[[Iterable[str]], Mapping[str, probe_order.Order]] = (
         lambda hosts: {})
     is_answering: Callable[[float], bool] = lambda within_s: False
@@ -320,7 +321,7 @@ class Server(LoopThread):
         if peer is not None and self._peers.get(peer.name) is peer:
             del self._peers[peer.name]
             LOG.info('Peer %s left.', peer.name)
-            self.doors.peers(self._peers)
+            self._tell_peers()
 
     def left(self, seat: connection.Seat) -> None:
         if self._open.get(seat.host) is seat:
@@ -350,7 +351,11 @@ class Server(LoopThread):
         LOG.info('Peer %s joined.', peer.name)
         if self.doors.elsewhere() is None:
             self._welcome_peer(peer)
-        self.doors.peers(self._peers)
+        self._tell_peers()
+
+    def _tell_peers(self) -> None:
+        self.doors.peers({name: peer.may_lead
+                          for name, peer in self._peers.items()})
 
     def _welcome_peer(self, peer: connection.Peer) -> None:
         peer.is_welcome = True

@@ -231,7 +231,8 @@ class Upstream(server.LoopThread):
             name = lock.name_of_process()
             writer.write(messages.frame(messages.Peer(
                 frames.VERSION, name, self._epoch,
-                tickets.of_peer(seen.ticket_key, name))))
+                tickets.of_peer(seen.ticket_key, name),
+                self._looks.may_lead)))
             cut = frames.Reader(MOST_BYTES)
             while True:
                 data = await asyncio.wait_for(reader.read(1 << 18),
@@ -253,7 +254,6 @@ class Upstream(server.LoopThread):
     async def _watch(self, epoch: int, writer: asyncio.StreamWriter) -> None:
         """Say that this process is here, and leave one that was deposed."""
         while True:
-            await asyncio.sleep(server.PEERS_ALIVE_S)
             seen = self._looks.seen
             if seen is not None and seen.epoch > epoch:
                 writer.transport.abort()
@@ -263,6 +263,7 @@ class Upstream(server.LoopThread):
             self._forget_said()
             writer.write(messages.frame(
                 messages.Here(self._looks.is_in_touch())))
+            await asyncio.sleep(server.PEERS_ALIVE_S)
 
     def _hear(self, payload: bytes, writer: asyncio.StreamWriter) -> None:
         """Act on one frame of the leader."""

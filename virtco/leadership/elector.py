@@ -14,6 +14,7 @@ either: then nobody can have taken over.
 
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Mapping
 import contextlib
 import dataclasses
 import logging
@@ -48,6 +49,7 @@ class Elector:
     :ivar epoch: None until this process leads.
     :ivar seen: leader that the database named last.
     :ivar peers: peers of this process while it leads.
+    :ivar may_lead: whether it takes over when nobody leads.
     """
 
     def __init__(self, database: db_session.Database,
@@ -59,6 +61,7 @@ class Elector:
         self.epoch: int | None = None
         self.seen: leader.Seen | None = None
         self.peers = Agreement(lease_s)
+        self.may_lead = lock is not None
         self._database = database
         self._lock = lock
         self._lease_s = lease_s
@@ -306,14 +309,18 @@ class Agreement:
         self._lease_s = lease_s
         # Name -> when it said so, and whether it has a database.
         self._here: dict[str, tuple[float, bool]] = {}
-        self._expected: frozenset[str] = frozenset()
+        # Peers that may lead: those that are here, and those that were here
+        # since the last write.
+        self._may_lead = self._expected = frozenset[str]()
 
-    def arrived(self, names: set[str], now_s: float) -> None:
-        """Set the names of the peers that are here."""
+    def arrived(self, may_lead: Mapping[str, bool], now_s: float) -> None:
+        """Set the names of the peers that are here, and whether each may lead.
+        """
         before = self._here
         self._here = {name: before.get(name) or (now_s, True)
-                      for name in names}
-        self._expected |= names
+                      for name in may_lead}
+        self._may_lead = frozenset(filter(may_lead.get, may_lead))
+        self._expected |= self._may_lead
 
     def said(self, name: str, has_database: bool, now_s: float) -> None:
         self._here[name] = now_s, has_database
@@ -322,12 +329,12 @@ class Agreement:
         """Expect no answer of peers that left before now: the database is
         there.
         """
-        self._expected = frozenset(self._here)
+        self._expected = self._may_lead
 
     def have_no_database(self, now_s: float) -> bool:
         """Return whether every peer says that it has no database: those that
-        are here, and those that were here since this process could last write.
-        A peer that is gone may be the next leader.
+        are here, and those that may lead and were here since this process
+        could last write. Such a peer that is gone may be the next leader.
         """
         answers = [self._here.get(name, (now_s, True))
                    for name in self._expected | self._here.keys()]

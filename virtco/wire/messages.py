@@ -49,12 +49,14 @@ class Peer(msgspec.Struct, frozen=True, tag='peer'):
     :ivar epoch: the newest that it heard of.
     :ivar ticket: ticket of this name, which proves that it can read the
         database.
+    :ivar may_lead: whether it takes over when nobody leads.
     """
 
     version: Annotated[int, msgspec.Meta(ge=1, le=1000)]
     name: fields.Name
     epoch: fields.Generation
     ticket: fields.Text
+    may_lead: bool = True
 
 
 class Ack(msgspec.Struct, frozen=True, tag='ack'):

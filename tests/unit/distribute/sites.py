@@ -50,7 +50,7 @@ class Seat(Writes):
 class Peer:
     def __init__(self, name, connection):
         self.name, self.seats, self.connection = name, {}, connection
-        self.is_welcome = False
+        self.is_welcome, self.may_lead = False, True
 
 
 class Connection(Writes):
@@ -101,8 +101,9 @@ class Site(test_server.Site):
     def _note(self, kind):
         return lambda *args: self.notes.append((kind, *args))
 
-    def _note_peers(self, names):
-        self.notes.append(('peers', set(names)))
+    def _note_peers(self, may_lead):
+        assert all(may_lead.values())
+        self.notes.append(('peers', set(may_lead)))
 
     def take(self):
         notes, self.notes = self.notes, []

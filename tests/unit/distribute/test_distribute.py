@@ -242,11 +242,12 @@ def test_a_host_with_vms_is_not_forgotten_because_a_peer_says_so(one, caplog):
 
 def test_peers_say_whether_they_have_a_database(one):
     doors, began_s = one._doors(), time.monotonic()
-    doors.peers(iter(['p1', 'p2', 'p1']))
+    doors.peers({'p1': True, 'p2': False})
     doors.told('p1', messages.Here(False))
     doors.told('p2', messages.Here(True))
     assert [note[:-1] for note in one.said] == [
-        ('peers', 'arrived', {'p1', 'p2'}), ('peers', 'said', 'p1', False),
+        ('peers', 'arrived', {'p1': True, 'p2': False}),
+        ('peers', 'said', 'p1', False),
         ('peers', 'said', 'p2', True)]
     assert all(began_s <= note[-1] <= time.monotonic() for note in one.said)
 

@@ -22,7 +22,7 @@ def test_a_peer_joins(run):
     one = run(ends.End)
     one.join()
     assert one.hub.take() == [('joined', 'p1')]
-    assert one.connection.peer.name == 'p1'
+    assert one.connection.peer.name == 'p1' and one.connection.peer.may_lead
     assert one.connection.seat is None and one.connection.seats == []
     assert one.transport.limits == [(1, 0), (10_000, None)]
     one.say('here', has_database=False)
@@ -30,6 +30,11 @@ def test_a_peer_joins(run):
     assert one.hub.take() == [('told', 'p1', messages.Here(False)),
                               ('told', 'p1', messages.Changed(['g']))]
     assert one.heard() == [] and one.transport.end is None
+
+
+def test_a_peer_says_that_it_never_leads(run):
+    assert not run(lambda: ends.End().join(
+        may_lead=False)).connection.peer.may_lead
 
 
 @pytest.mark.parametrize('values, why', [

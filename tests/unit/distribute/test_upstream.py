@@ -61,6 +61,7 @@ class Site:
 
     def __init__(self):
         self.seen, self.knows, self.leads = None, True, True
+        self.may_lead = False
         self.hosts, self.took, self.replayed = {}, [], []
         self.upstream = upstream.Upstream(
             self, None, upstream.Doors(self._replay, lambda: list(self.hosts),
@@ -324,11 +325,12 @@ def test_the_leader_hears_that_this_process_is_here(site):
     site.seen, writer = SEEN, site.connected()
     writer.take()
     site.upstream._behind, site.hosts = {'h1'}, {'h1': [b'1']}
-    assert site.run(site.upstream._watch(4, writer), 2) == [0.5] * 3
+    # At once: a leader without its database stops until it is heard.
+    assert site.run(site.upstream._watch(4, writer), 1) == [0.5] * 2
     here = messages.Here(True)
     assert writer.take() == [('h1', b'1'), here, here]
     site.knows, site.seen = False, None
-    site.run(site.upstream._watch(4, writer))
+    site.run(site.upstream._watch(4, writer), 0)
     assert writer.take() == [messages.Here(False)]
     assert not writer.is_aborted
 
@@ -339,7 +341,7 @@ def test_a_deposed_leader_is_left(site, epoch, is_left):
     writer = site.connected()
     writer.take()
     site.seen = dataclasses.replace(SEEN, epoch=epoch)
-    site.run(site.upstream._watch(4, writer))
+    site.run(site.upstream._watch(4, writer), 0)
     assert writer.is_aborted is is_left
     assert writer.take() == ([] if is_left else [messages.Here(True)])
 

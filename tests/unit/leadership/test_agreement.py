@@ -9,10 +9,14 @@ from virtco.leadership import elector
 LEASE_S = 3.0
 
 
+def arrive(one, now_s, *names):
+    one.arrived(dict.fromkeys(names, True), now_s)
+
+
 @pytest.fixture
 def one():
     found = elector.Agreement(LEASE_S)
-    found.arrived({'a', 'b'}, 100.0)
+    arrive(found, 100.0, 'a', 'b')
     return found
 
 
@@ -49,18 +53,30 @@ def test_what_a_peer_said_holds_for_a_lease(one):
 
 def test_one_that_is_gone_may_lead(one):
     say(one, 100.0, a=False, b=False)
-    one.arrived({'a'}, 101.0)
+    arrive(one, 101.0, 'a')
     assert not one.have_no_database(101.0)
     # It came back, and has to say so again.
-    one.arrived({'a', 'b'}, 102.0)
+    arrive(one, 102.0, 'a', 'b')
     assert not one.have_no_database(102.0)
     say(one, 102.0, b=False)
     assert one.have_no_database(102.0)
 
 
+def test_one_that_is_gone_and_never_leads_is_not_missed(one):
+    one.arrived({'a': True, 'relay': False}, 100.0)
+    one.written()
+    say(one, 100.0, a=False)
+    # While it is here it may know that there is a database.
+    assert not one.have_no_database(100.0)
+    say(one, 100.0, relay=False)
+    assert one.have_no_database(100.0)
+    arrive(one, 101.0, 'a')
+    assert one.have_no_database(101.0)
+
+
 def test_peers_that_stay_need_not_say_it_again(one):
     say(one, 100.0, a=False, b=False)
-    one.arrived({'a', 'b', 'c'}, 101.0)
+    arrive(one, 101.0, 'a', 'b', 'c')
     assert not one.have_no_database(101.0)
     say(one, 101.0, c=False)
     assert one.have_no_database(101.0)
@@ -68,14 +84,14 @@ def test_peers_that_stay_need_not_say_it_again(one):
 
 def test_one_that_left_while_the_database_was_there_is_not_missed(one):
     say(one, 100.0, a=False)
-    one.arrived({'a'}, 100.0)
+    arrive(one, 100.0, 'a')
     assert not one.have_no_database(100.0)
     one.written()
     assert one.have_no_database(100.0)
     # Who comes from here on counts.
-    one.arrived({'a', 'c'}, 101.0)
+    arrive(one, 101.0, 'a', 'c')
     assert not one.have_no_database(101.0)
-    one.arrived({'a'}, 101.0)
+    arrive(one, 101.0, 'a')
     assert not one.have_no_database(101.0)
 
 
@@ -84,7 +100,7 @@ def test_writing_does_not_forget_those_that_are_here(one):
     assert not one.have_no_database(100.0)
     say(one, 100.0, a=False, b=False)
     assert one.have_no_database(100.0)
-    one.arrived(set(), 100.0)
+    arrive(one, 100.0)
     assert not one.have_no_database(100.0)
     one.written()
     assert one.have_no_database(100.0)
@@ -92,7 +108,7 @@ def test_writing_does_not_forget_those_that_are_here(one):
 
 def test_one_that_came_while_the_beat_was_written_counts(one):
     say(one, 100.0, a=False, b=False)
-    one.arrived({'a', 'b', 'c'}, 100.0)
+    arrive(one, 100.0, 'a', 'b', 'c')
     # The set of before that the other thread stored last.
     one._expected = frozenset({'a', 'b'})
     assert not one.have_no_database(100.0)

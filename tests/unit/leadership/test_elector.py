@@ -385,7 +385,7 @@ def beyond_its_lease(site, *peers):
     """A leader that could not write for longer, and tries on."""
     one = site.make('a')
     start(one)
-    one.peers.arrived(set(peers), site.now_s)
+    one.peers.arrived(dict.fromkeys(peers, True), site.now_s)
     one.turn()
     site.lose_database()
     site.turns(LEASE_S, one)
@@ -404,7 +404,7 @@ def test_a_leader_without_a_database_asks_its_peers(site):
     one.peers.said('b', True, site.now_s)
     assert not one.is_current()
     one.peers.said('b', False, site.now_s)
-    one.peers.arrived({'b'}, site.now_s)
+    one.peers.arrived({'b': True}, site.now_s)
     assert not one.is_current()
     # It can write again: who left is not missed.
     site.find_database()
