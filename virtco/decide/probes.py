@@ -36,6 +36,8 @@ TIMEOUT_S = 5.0
 _FETCHED_S = 3.0
 #: Time of such an order beside TIMEOUT_S, at most.
 ASKED_S = _FETCHED_S + probe_order.MOST_BULK_S
+#: First letters of the ids of trains that operators asked for.
+_ASKED = 'asked-'
 #: Time for all orders of a round to arrive, and for its hosts to connect.
 START_S = 0.5
 
@@ -199,7 +201,9 @@ class Prober:
         with self._lock:
             now_s = self._clock()
             train = self._trains.get(pair[0])
-            is_asked = measurement.method == 'bulk'
+            # Also of a train that was given up, or of another leader.
+            is_asked = (measurement.method == 'bulk'
+                        or measurement.probe_id.startswith(_ASKED))
             if train is not None and (train.pair, train.probe_id) == (
                     pair, measurement.probe_id):
                 self._drop(train)
@@ -208,7 +212,6 @@ class Prober:
                     pair, now_s,
                     None if sent_bytes is None else int(sent_bytes))
                 self._counts.probes.labels('measured').inc()
-                is_asked |= train.is_asked
                 train.results[pair] = measurement
             if not is_asked:
                 self._plan.measured(pair, now_s)
@@ -242,7 +245,7 @@ class Prober:
         """
         src, dst = pair
         address, port = found.targets[dst]
-        probe_id = str(uuid.uuid4())
+        probe_id = _ASKED * is_asked + str(uuid.uuid4())
         # Known to these two hosts only, for this train only.
         key = secrets.token_hex(probe_order.KEY_BYTES)
         lasts_s = (traffic.lasts_s if isinstance(traffic, probe_order.Bulk)

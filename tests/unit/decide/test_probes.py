@@ -240,6 +240,19 @@ def test_asked_trains_take_turns_where_they_share_a_host(made):
         12 * 10 * 200 * 1472 + 2 * 9)
 
 
+def test_what_was_asked_for_is_not_kept_when_it_comes_late_or_again(made):
+    measure_all(made)
+    one = made.prober.ask(wire.ProbeRequest(pairs=[('a', 'b')], bursts=3))
+    made.clock.now += 1
+    (train,) = fetch(made).values()
+    made.clock.now += 20
+    assert answered(made, one)['done']
+    late = plain.measurement('a', 'b', 1e8, probe_id=train.probe_id)
+    for prober in (made.prober, made.prober, made.again()):
+        assert not prober.done(late)
+    assert made.prober.done(plain.measurement('a', 'b', 1e8))
+
+
 def test_a_host_that_never_comes_ends_a_request(made):
     one = made.prober.ask(wire.ProbeRequest(pairs=[('a', 'gone')]))
     made.clock.now += asked.PATIENCE_S + 1
