@@ -21,6 +21,9 @@ from virtco.table import layout
 from virtco.table import unmanaged
 from virtco.wire import edge_policy
 
+#: Rate of a link that nobody knows, and the least of a class.
+UNKNOWN_BPS, LEAST_BPS = 1e13, 8.0
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Layouts:
@@ -118,6 +121,21 @@ class Layouts:
         return np.array([link.egress_bps for link in self.links], np.float64)
 
     @functools.cached_property
+    def received_bps(self) -> np.ndarray:
+        """Ingress rate of each peer's link by the children towards it, their
+        number rounded up to a power of two, shape (n_peers,).
+
+        With each coflow that comes or goes other senders would else have a
+        new policy.
+        """
+        known = {link.host: link.ingress_bps for link in self.links}
+        n_to = np.bincount(self.peer_of, minlength=len(self.peers))
+        found: np.ndarray = np.array(
+            [known.get(peer, UNKNOWN_BPS) for peer in self.peers],
+            np.float64) / np.exp2(np.ceil(np.log2(n_to)))
+        return found
+
+    @functools.cached_property
     def limit_bps(self) -> np.ndarray:
         """Rate for all classes of a host together, shape (n_hosts,)."""
         return self.egress_bps - np.array(
@@ -138,11 +156,16 @@ class Layouts:
         when they exceed its link.
 
         :param rate_bps: rate of each child.
+        :param min_rate_fraction: share of a link for those that the schedule
+            gives nothing, of its sender's for all that leave it and of its
+            receiver's for all that arrive.
         """
         floor_bps = (self.egress_bps * min_rate_fraction
                      / np.maximum(1, self.n_classes))
-        rate_bps = np.maximum(rate_bps, (
-            floor_bps[self.host_of] / self.n_children)[self.class_of])
+        rate_bps = np.maximum(rate_bps, np.minimum(
+            (floor_bps[self.host_of] / self.n_children)[self.class_of],
+            np.maximum(LEAST_BPS, min_rate_fraction
+                       * self.received_bps)[self.peer_of]))
         host_of_child = self.host_of[self.class_of]
         total_bps = np.bincount(host_of_child, rate_bps, len(self.of_link))
         # A link without bandwidth has children without a rate: not 0 / 0.

@@ -15,10 +15,10 @@ def policies(schedule, coflows, remaining, links, minors, options, borrows):
     known = {c.coflow_id: c for c in coflows}
     rates = {(c.coflow_id, r.src_host, r.dst_host): r.rate_bps
              for c in schedule.coflows for r in rows.rates(c.flow_rates)}
-    found = {}
+    found, lefts = {}, {}
     for link in links:
         taken = minors[link.host].taken
-        left = {}
+        left = lefts[link.host] = {}
         for planned in schedule.coflows:
             coflow = known[planned.coflow_id]
             peers = {
@@ -28,13 +28,16 @@ def policies(schedule, coflows, remaining, links, minors, options, borrows):
                 in taken}
             if peers and coflow.coflow_id in taken:
                 left[coflow.coflow_id] = peers
+    shares_bps = _shares_bps(links, lefts, options)
+    for link in links:
+        taken, left = minors[link.host].taken, lefts[link.host]
         entries = {}
         for coflow_id, peers in left.items():
             for key, entry in known[coflow_id].entries(link.host, {
                     dst: taken[coflow_table.destination_key(coflow_id, dst)]
                     for dst in peers}).items():
                 entries.setdefault(key, entry)
-        fitted = _fitted(link, left, rates, options)
+        fitted = _fitted(link, left, rates, shares_bps, options)
         found[link.host] = edge_policy.EdgePolicy(
             link.host, 0, options.ttl_s, link.egress_bps, link.ingress_bps,
             link.default_rate_bps, tuple(
@@ -45,11 +48,26 @@ def policies(schedule, coflows, remaining, links, minors, options, borrows):
     return found
 
 
-def _fitted(link, left, rates, options):
+def power_of_two(number):
+    """Round up."""
+    return 1 << (number - 1).bit_length()
+
+
+def _shares_bps(links, lefts, options):
+    """Least rate of one child towards each host."""
+    every = [host for left in lefts.values() for peers in left.values()
+             for host in peers]
+    return {link.host: link.ingress_bps * options.min_rate_fraction
+            / power_of_two(every.count(link.host))
+            for link in links if link.host in every}
+
+
+def _fitted(link, left, rates, shares_bps, options):
     floor_bps = (link.egress_bps * options.min_rate_fraction
                  / max(1, len(left)))
-    found = {coflow_id: {host: max(floor_bps / len(peers), rates.get(
-        (coflow_id, link.host, host), 0.0)) for host in peers}
+    found = {coflow_id: {host: max(
+        min(floor_bps / len(peers), shares_bps[host]),
+        rates.get((coflow_id, link.host, host), 0.0)) for host in peers}
         for coflow_id, peers in left.items()}
     total_bps = sum(sum(peers.values()) for peers in found.values())
     limit_bps = link.egress_bps - link.default_rate_bps

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from tests.unit.table import objects
 from tests.unit.table import ports
 from tests.unit.table import test_coflow_table as table
 from virtco.model import live
@@ -78,14 +79,33 @@ def test_rates_fit_the_link_and_nobody_gets_nothing(cases, rates, least):
     n_children = len(laid.class_of)
     asked_bps = np.resize(rates, n_children)
     found_bps = laid.fitted_bps(asked_bps, least)
+    ingress_bps = {link.host: link.ingress_bps for link in LINKS}
+    every = [peer for one in laid.of_link for peer in one.peers]
     for number, one in enumerate(laid.of_link):
         children = slice(laid.child_ends[number], laid.child_ends[number + 1])
         wanted_bps = np.maximum(asked_bps[children], [
-            least * EGRESS_BPS[number] / len(one.classes)
-            / one.n_children[class_of] for class_of in one.class_of])
+            min(least * EGRESS_BPS[number] / len(one.classes)
+                / one.n_children[class_of],
+                least * ingress_bps[peer] / objects.power_of_two(
+                    every.count(peer)))
+            for class_of, peer in zip(one.class_of, one.peers)])
         most_bps = 0.95 * EGRESS_BPS[number]
         factor = min(1.0, most_bps / max(1e-9, wanted_bps.sum()))
         assert found_bps[children] == pytest.approx(wanted_bps * factor)
+
+
+def test_least_rates_fill_no_receiver_either():
+    """A class of each of many senders, and a receiver that nobody knows."""
+    links = tuple(coflow_table.Link(host, 1e9, ingress_bps, 2e7)
+                  for host, ingress_bps in (('h0', 1e8), ('h1', 10.0)))
+    laid = lay_out(a(('h1', 'h0'), ('h0', 'h1'), ('h1', 'h2')),
+                   a(('h1', 'h0'), name='b'), links=links)
+    found = dict.fromkeys(laid.peers, 0.0)
+    for peer, rate_bps in zip(
+            np.array(laid.peers)[laid.peer_of].tolist(),
+            laid.fitted_bps(np.zeros(len(laid.peer_of)), 0.01).tolist()):
+        found[peer] += rate_bps
+    assert found == pytest.approx({'h0': 1e6, 'h1': 8.0, 'h2': 2.5e6})
 
 
 def test_a_link_without_bandwidth_has_no_rates():
