@@ -30,4 +30,5 @@ def of_environment() -> ks_session.Session | None:
         raise exception.Invalid(
             field='OS_AUTH_TYPE', value=kind,
             limit=f'a way to log in with its options ({error})') from error
-    return ks_session.Session(auth=auth)
+    return ks_session.Session(auth=auth,
+                              verify=os.environ.get('OS_CACERT') or True)

@@ -93,7 +93,8 @@ class Client:
 
     :param url: address of the controller; None reads ``VIRTCO_URL``.
     :param session: keystoneauth session that authenticates; None for a
-        controller without authentication.
+        controller without authentication, whose certificate is checked by the
+        authorities of ``OS_CACERT`` where that is set.
     :param timeout_s: longest time for the connection, and between two packets.
     """
 
@@ -104,7 +105,9 @@ class Client:
                     or DEFAULT_URL).rstrip('/')
         self._timeout_s = timeout_s
         self._adapter = adapter.Adapter(
-            session or ks_session.Session(auth=noauth.NoAuth()),
+            session or ks_session.Session(
+                auth=noauth.NoAuth(),
+                verify=os.environ.get('OS_CACERT') or True),
             endpoint_override=self.url, user_agent='virtco-client',
             raise_exc=False)
 

@@ -162,13 +162,16 @@ def test_a_coflow_is_ended_though_its_announcement_was_under_way(soon):
 
 
 def test_who_asks(monkeypatch):
-    for name in ('OS_AUTH_TYPE', 'OS_AUTH_URL'):
+    for name in ('OS_AUTH_TYPE', 'OS_AUTH_URL', 'OS_CACERT'):
         monkeypatch.delenv(name, raising=False)
     assert session.of_environment() is None
     monkeypatch.setenv('OS_AUTH_URL', 'http://keystone')
     monkeypatch.setenv('OS_USERNAME', 'me')
     auth = session.of_environment().auth
     assert auth.auth_url == 'http://keystone'
+    for path, verify in (('', True), ('/ca.pem', '/ca.pem')):
+        monkeypatch.setenv('OS_CACERT', path)
+        assert session.of_environment().verify == verify
     monkeypatch.setenv('OS_AUTH_TYPE', 'no-such')
     with pytest.raises(exception.Invalid,
                        match='OS_AUTH_TYPE: .*, got no-such'):

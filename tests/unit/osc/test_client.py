@@ -300,6 +300,15 @@ def test_arguments_that_an_operation_does_not_have_are_refused():
         client.call(host_wire.SHOW, 'h1', 'h2')
 
 
+@pytest.mark.parametrize(('path', 'verify'), [
+    (None, True), ('', True), ('/ca.pem', '/ca.pem')])
+def test_the_authority_of_the_environment_counts(path, verify, monkeypatch):
+    monkeypatch.delenv('OS_CACERT', raising=False)
+    if path is not None:
+        monkeypatch.setenv('OS_CACERT', path)
+    assert v1.Client('https://c')._adapter.session.verify == verify
+
+
 def test_where_the_controller_is(monkeypatch):
     monkeypatch.delenv('VIRTCO_URL', raising=False)
     assert v1.Client().url == v1.DEFAULT_URL
