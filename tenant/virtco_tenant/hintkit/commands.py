@@ -106,10 +106,9 @@ class _Hint(_Command):
 
     def take_action(self, args: Any) -> None:
         bounds = hint_matrix.Limits()
-        vms, slots = (
-            value and inputs.count(inputs.OPTIONS, field, value, 1, MAX_VMS)
-            for field, value in (('--vms', args.vms),
-                                 ('--slots', args.slots)))
+        slots = inputs.count(inputs.OPTIONS, '--slots', args.slots, 1, MAX_VMS)
+        vms = None if args.vms is None else inputs.count(
+            inputs.OPTIONS, '--vms', args.vms, 1, MAX_VMS)
         rate_bps = inputs.rate_bps(inputs.OPTIONS, '--rate', args.rate)
         found, assumptions, file = self.hint(args)
         if args.output is not None:

@@ -169,7 +169,8 @@ def test_a_file_is_named_where_it_is_wrong(tmp_path):
 
 
 @pytest.mark.parametrize('argv, field', [
-    (['--vms', '0'], '--vms'), (['--rate', '1GB/s'], '--rate'),
+    (['--vms', '0'], '--vms'), (['--vms', ''], '--vms'),
+    (['--slots', ''], '--slots'), (['--rate', '1GB/s'], '--rate'),
     (['--slots', 'x'], '--slots'), (['--slots', '0'], '--slots')])
 def test_options_that_are_refused(argv, field):
     with pytest.raises(exception.InputInvalid,
