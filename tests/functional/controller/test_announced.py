@@ -44,6 +44,7 @@ def refused(tenant, match, **values):
 
 def test_it_is_shaped_until_it_is_declared_done(launched):
     tenant, edges, hosts = launched
+    harness.wait_for(lambda: tenant.coflow()['arrival'], 'its begin')
     made, = announce(tenant)
     assert (made.name, made.size_bytes, made.n_flows) == (
         'model', 5e6, 1)

@@ -241,11 +241,15 @@ def test_a_coflow_without_a_class(chain, diagnose):
     hosts = chain.tenant.launch(2, 60, name='nowhere', matrix=PAIR,
                                 hosts={'h60': 1, 'h61': 1})
     chain.heal()
+    harness.wait_for(lambda: chain.tenant.coflow('nowhere')['state']
+                     == 'active', 'its begin')
     found = diagnose(chain.url, 'nowhere')
     chain.delete(60, 61)
     for host in hosts:
-        chain.tenant.call('DELETE', f'/v1/hosts/{chain.tenant.host(host)}',
-                          status=204)
+        # Not while the scheduler has not read that its VM is gone.
+        path = f'/v1/hosts/{chain.tenant.host(host)}'
+        harness.wait_for(lambda: 'error' not in (chain.tenant.call(
+            'DELETE', path, status=None) or {}), 'the end of the host')
     names = ', '.join(map(chain.tenant.host, sorted(hosts)))
     assert found == [('VC-066', f'{names} silent for 30 s'),
                      ('VC-083', 'no hypervisor has a class for it')]

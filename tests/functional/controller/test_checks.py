@@ -158,6 +158,8 @@ def test_a_slow_leaf_uplink_limits_plans(controller, tenant):
         '{"pattern": "shuffle", "senders": 4, "receivers": 4, '
         '"size": "400MB"}'))[:4]
     assert since.seconds() < 5
+    # Findings are those of the hosts that the scheduler has read.
+    harness.wait_for(lambda: tenant.coflow()['state'] == 'active')
     # Two of them below the slow uplink would take longer than their links.
     assert sum(host in LEAVES['leaf0'] for host in senders) <= 1
     (told,) = tenant.call('GET', f'/v1/placements/{tenant.instance(0)}/'

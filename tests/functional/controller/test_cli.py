@@ -121,6 +121,7 @@ def test_a_host_is_drained(make, capsys):
     one = '[[0, "1GB"], [0, 0]]'
     hosts = tenant.launch(2, matrix=one, n_hosts=2, slots=1)
     tenant.edges(hosts)
+    policies.settled(lambda: tenant.coflow()['state'] == 'active')
     tenant.place(8, 'half', one, n_hosts=2, slots=2, num_instances=2)
     empty = tenant.host(hosts[0])
     code, out, err = run('host', 'set', empty, '--drain', '--reason',
@@ -280,6 +281,7 @@ def test_a_plan_for_the_hosts_of_the_cloud(make, capsys, tmp_path):
     assert (code, 'Nova has not asked yet' in err) == (1, True), err
     # What runs sends from one host to the other.
     tenant.launch(4, n_hosts=2, slots=2)
+    policies.settled(lambda: tenant.coflow()['state'] == 'active')
     tenant.place(9, 'broken', 'x', status='ignored', n_hosts=2, slots=6)
     code, out, err = plan(*mine, '-f', 'json')
     assert code == 0, err

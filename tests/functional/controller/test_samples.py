@@ -193,7 +193,10 @@ def _launch(call, cloud):
         cloud.controller.streams.measure(src, dst, 9e8, rtt_s=0.0002,
                                          loss=0.0, method='train')
     for row, host in enumerate(HOSTS):
-        harness.Edge(cloud, host, [row], 1e9).report()
+        edge = harness.Edge(cloud, host, [row], 1e9)
+        edge.report()
+        # The first generation; the class comes with another.
+        assert edge.policy() is not None
     for row in range(2):
         body = harness.placement(
             row, 'shuffle', MATRIX, hosts=dict.fromkeys(HOSTS, 1),
@@ -225,6 +228,8 @@ def _show(call, cloud, first):
     call('changeCoflow', {'weight': 2.0}, coflow_id=coflow_id)
     call('announceCoflow', {'name': 'epoch-7', 'tm': [[0, 1e9], [0, 0]]},
          group='shuffle')
+    # Plans count with it.
+    harness.wait_for(lambda: cloud.coflow('epoch-7')['state'] == 'active')
     cloud.call('PUT', f'/v1/placements/{cloud.instance(9)}',
                harness.placement(9, 'broken', '[[0]', hosts={'compute1': 1},
                                  project_id='analytics'))
