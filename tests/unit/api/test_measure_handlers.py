@@ -9,6 +9,17 @@ from tests.unit import stored
 from tests.unit.api import service
 
 
+def test_an_estimate_is_shown_of_its_own_pairs(own):
+    """Until the next estimate, others may have come in their places."""
+    rates = own.rooms.state.rates
+    rates.add(made.measurement('h0', 'h1', 1e8), 900)
+    rates.refresh(1000.0)
+    rates.forget({'h0'})
+    rates.add(made.measurement('h1', 'h2', 7e8), 990)
+    assert own.get('/v1/matrices/rate')['values'] == [
+        [None, 7e8], [None, None]]
+
+
 def test_checks_are_of_hosts_a_group_or_all(own, monkeypatch):
     # Another process leads, which will take them up.
     monkeypatch.setattr(own.rooms.decide.orders, '_leads', False)

@@ -106,12 +106,14 @@ def show_matrix(call: Call, kind: str, query: wire.MatrixQuery) -> wire.Matrix:
     rates = call.rooms.state.rates
     table = rates.table(0.0, units.number(query.at))
     values = (table.rates_bps if query.kind == 'rate' else table.rtts_s)
-    known = rates.known.component
+    known = rates.known
     if statistic != 'constant':
         found = statistics(values, statistic)
-    elif query.at is None and known is not None and len(
-            known.rates) == values.shape[1]:
-        found = known.rates
+    # The estimate may be of other pairs, a second ago.
+    elif query.at is None and known.component is not None and (
+            known.table.hosts == table.hosts
+            and np.array_equal(known.table.ends, table.ends)):
+        found = known.component.rates
     else:
         found = constant.fit(values).rates if values.size else values[0]
     names = _names(table, query.hosts.split(',') if query.hosts else None)
