@@ -200,11 +200,14 @@ def test_bytes_that_are_counted_show_by_themselves(visit, controller):
 
 
 @FULL
-def test_an_outage_is_told_until_the_next_answer(visit):
-    page = visit(allowed=('ERR_FAILED',))
+@pytest.mark.parametrize('fail', [
+    lambda route: route.abort(),
+    lambda route: route.fulfill(status=503, body='<html>by haproxy</html>')])
+def test_an_outage_is_told_until_the_next_answer(visit, fail):
+    page = visit(allowed=('ERR_FAILED', '503'))
     status = page.locator('#status')
     status.filter(has_text='live').wait_for()
-    page.route('**/v1/**', lambda route: route.abort())
+    page.route('**/v1/**', fail)
     status.filter(has_text='no connection; trying again').wait_for()
     page.unroute('**/v1/**')
     status.filter(has_text='live').wait_for()

@@ -31,7 +31,8 @@ async function look() {
       main.replaceChildren(asked.element);
     }
   } catch (error) {
-    if (error instanceof TypeError) {
+    // A proxy answers with HTML while the controller is away.
+    if (error instanceof TypeError || error instanceof SyntaxError) {
       say(state, 'no connection; trying again');
     } else if (!(error instanceof Refused)) {
       throw error;
