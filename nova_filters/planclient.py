@@ -205,6 +205,9 @@ class PlanClient:
                 LOG.warning('Servers are scheduled without virtco, first '
                             'instance %s: %s', instance_uuid, error)
             return None
+        except BaseException:  # the end of a thread, such as eventlet's
+            self._breaker.undecided()
+            raise
         finally:
             request.spent_s += time.monotonic() - since_s
         with self._lock:

@@ -400,6 +400,11 @@ def test_only_a_call_with_its_full_time_opens_the_breaker():
     spent._breaker = planclient.Breaker(0.0)
     spent._breaker.failed()
     assert place(spent, 'u', {}, 't') is None and spent.may_ask('s')
+    # Nor is a trial under way for good that its thread did not survive.
+    spent._link.answer = RuntimeError('odd')
+    with pytest.raises(RuntimeError):
+        place(spent, 'u', {}, 'v')
+    assert spent.may_ask('s')
     whole = told_client(UNANSWERED)
     assert place(whole, 'u', {}, 'r') is None
     assert not whole.may_ask('s') and whole._link.asked[0][2] == 1.0
