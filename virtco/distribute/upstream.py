@@ -239,9 +239,10 @@ class Upstream(server.LoopThread):
                                               server.PEERS_SILENT_S)
                 if not data:
                     raise ConnectionResetError('it closed the connection')
-                self._silent = self.epoch, self.loop.time()
                 for payload in cut.feed(data):
                     self._hear(payload, writer)
+                # A refusal, which raises, is no word of one who leads.
+                self._silent = self.epoch, self.loop.time()
         finally:
             watch.cancel()
             if self.is_connected:

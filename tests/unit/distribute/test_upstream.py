@@ -540,6 +540,9 @@ def test_a_peer_without_the_secret_is_refused(running, lead, caplog):
     patience.wait_for(lambda: 'with this ticket' in caplog.text, 'a line')
     assert not running.upstream.is_connected
     assert 'Lost the process' not in caplog.text
+    # A process that refuses again and again does not lead.
+    patience.wait_for(lambda: running.upstream.is_cut_off(0.5),
+                      'an end of waiting', limit_s=20)
 
 
 def test_a_leader_that_is_silent_is_left(running, monkeypatch, caplog):
