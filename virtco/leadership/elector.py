@@ -117,18 +117,19 @@ class Elector:
             1 - 1 / locks.TURNS_PER_LEASE) - SAID_S)
 
     def sees_leader(self) -> bool:
-        """Return whether another process was seen to lead within half a
-        lease, in which it writes its beat three times.
+        """Return whether the last look saw another process lead: half a lease
+        before it at most, in which a leader writes its beat three times.
         """
         return self.seen is not None and bool(self.seen.name) and (
             self._still_since_s is not None
-            and self._clock() - self._still_since_s <= self._lease_s / 2)
+            and self._had_s - self._still_since_s <= self._lease_s / 2)
 
     def may_be_led(self) -> bool:
         """Return whether another process was seen to lead, or may lead since
         the database does not tell.
         """
-        return self.sees_leader() or not self.is_in_touch()
+        return (self.sees_leader() or self._is_away
+                or not self.is_in_touch())
 
     def is_answered(self) -> bool:
         """Return whether the database answered the last question, not long
