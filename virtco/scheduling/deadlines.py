@@ -28,6 +28,10 @@ ROUNDING = 1e-9
 _STEPS = 24
 
 
+#: Arguments of :meth:`Claims.joined`.
+Row = tuple[str, np.ndarray, float, float]
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Claims:
     """Coflows with deadlines as they are now.
@@ -52,13 +56,10 @@ class Claims:
                       np.append(self.caps_s, caps_s))
 
 
-def claims_of(n_ports: int,
-              rows: Sequence[tuple[str, np.ndarray, float, float]] = ()
-              ) -> Claims:
+def claims_of(n_ports: int, rows: Sequence[Row] = ()) -> Claims:
     """Return claims, to which others can be joined.
 
-    :param rows: arguments of :meth:`Claims.joined` for each coflow. To join
-        hundreds one by one takes long.
+    :param rows: of each coflow. To join hundreds one by one takes long.
     """
     ids, port_s, *times_s = zip(*rows) if rows else ((),) * 4
     return Claims(ids, np.reshape(port_s, (len(rows), n_ports)),
@@ -211,7 +212,8 @@ def fits(promised: Claims, size_s: np.ndarray, left_s: float,
     """
     plan = _fill(promised.joined('', size_s, left_s, caps_s), 0.0)
     is_sent = not size_s.any() or plan.done[-1, -1] >= 1 - 2 * ROUNDING
-    return plan.is_whole or is_sent and plan.holds(_fill(promised, 0.0))
+    return plan.is_whole or bool(is_sent) and plan.holds(
+        _fill(promised, 0.0))
 
 
 def _fill(claims: Claims, now_s: float, before: Plan | None = None) -> Plan:

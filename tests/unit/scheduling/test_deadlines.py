@@ -90,6 +90,9 @@ def test_the_earliest_time_may_lie_above_the_bound():
     assert verdict.earliest_s == pytest.approx(4.0)
     assert deadlines.fits(promised, np.array([1.0, 0.1]),
                           verdict.earliest_s)
+    # It is stored with the answer to Nova, as no number of numpy's.
+    verdict = deadlines.judge(promised, np.array([1.0, 0.1]), 3.5)
+    assert msgspec.json.encode(verdict) and not verdict.is_promised
 
 
 @pytest.mark.parametrize('ends_s, next_s', [
