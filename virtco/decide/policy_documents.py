@@ -258,28 +258,36 @@ def renew_promises(snapshot: known.Snapshot,
     others that want a deadline, as far as they still fit.
 
     The latter were told no at their launch. While they send and there is room
-    they are served as if promised; a promise at a launch takes it back.
+    they are served as if promised; a promise at a launch takes it back. One
+    that is lost holds no rate for a coflow of which nothing waits: others
+    would have nothing until its deadline.
 
     :param before: the last plan.
     """
-    wanting = sorted((
-        coflow.live for coflow in snapshot.coflows
-        if snapshot.now_s < coflow.live.deadline_s < math.inf
-        and not coflow.is_resting and (
-            coflow.live.is_promised or coflow.is_busy(
-                snapshot.now_s, snapshot.options.quiet_s))),
-        key=lambda coflow: (not coflow.is_promised, coflow.deadline_s))
-    n_promised = sum(coflow.is_promised for coflow in wanting)
+    wanting = [coflow for coflow in snapshot.coflows
+               if snapshot.now_s < coflow.live.deadline_s < math.inf
+               and not coflow.is_resting]
     ports = snapshot.ports
-    rows = [(coflow.coflow_id, snapshot.size_factor * ports.busy_s(
-        coflow.flows, snapshot.hosts.number_of),
-        coflow.deadline_s - snapshot.now_s,
-        snapshot.size_factor * coflow.caps_s())
-        for coflow in wanting[:n_promised + MOST_WISHES]]
-    claims = deadlines.claims_of(len(ports.cap_bps), rows[:n_promised])
-    for coflow_id, size_s, left_s, caps_s in rows[n_promised:]:
-        if deadlines.fits(claims, size_s, left_s, caps_s):
-            claims = claims.joined(coflow_id, size_s, left_s, caps_s)
+    promised: list[deadlines.Row] = []
+    wishes: list[deadlines.Row] = []
+    for coflow in sorted(wanting, key=lambda one: one.live.deadline_s):
+        one = coflow.live
+        if not one.is_promised and (len(wishes) == MOST_WISHES or (
+                not coflow.is_busy(snapshot.now_s, snapshot.options.quiet_s))):
+            continue
+        size_s = snapshot.size_factor * ports.busy_s(
+            one.flows, snapshot.hosts.number_of)
+        left_s = one.deadline_s - snapshot.now_s
+        caps_s = snapshot.size_factor * one.caps_s()
+        row = one.coflow_id, size_s, left_s, caps_s
+        if not one.is_promised:
+            wishes.append(row)
+        elif coflow.is_queued or size_s.max(initial=caps_s) <= left_s:
+            promised.append(row)
+    claims = deadlines.claims_of(len(ports.cap_bps), promised)
+    for row in wishes:
+        if deadlines.fits(claims, *row[1:]):
+            claims = claims.joined(*row)
     early = deadlines.renew(dataclasses.replace(claims, left_s=np.maximum(
         claims.left_s - LEAD_S, claims.left_s / 2)), snapshot.now_s)
     return (early if early.is_whole

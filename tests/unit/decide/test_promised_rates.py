@@ -45,6 +45,18 @@ def test_a_promise_has_its_rate_before_a_shorter_one():
     assert found.promises.floors() == {}
 
 
+@pytest.mark.parametrize(('left_s', 'is_queued', 'is_held'), [
+    (8.2, False, True), (8.1, False, False), (8.1, True, True)])
+def test_a_lost_promise_holds_no_rate_while_nothing_waits(left_s, is_queued,
+                                                          is_held):
+    """It takes 8.16 s; its VMs may never begin, or send a byte a second."""
+    other = given_by.coflow('other', {PAIR: 1e6}, moved_s=100.0)
+    told, found = rates(due('firm', 1e9, left_s, moved_s=100.0,
+                            is_queued=is_queued), other)
+    assert set(found.promises.floors()) == ({'firm'} if is_held else set())
+    assert (told['other'] > 0.9 * RATE_BPS) != is_held
+
+
 def test_what_was_not_promised_may_be_served_as_if():
     _, found = rates(due('idle', 1e9, 20.5, False))
     assert found.promises.floors() == {}
@@ -126,7 +138,7 @@ def test_few_wishes_are_looked_at():
     (1.0, True), (1.25, False)])
 def test_headers_take_their_time_too(size_factor, is_whole):
     """Of 8.3 s the bytes alone take 8.2 on the link."""
-    seen = dataclasses.replace(given_by.at(due('a', 1e9, 8.3)),
+    seen = dataclasses.replace(given_by.at(due('a', 1e9, 8.3, is_queued=True)),
                                size_factor=size_factor)
     assert policies.renew_promises(seen, None).is_whole == is_whole
 
@@ -157,5 +169,5 @@ def test_tight_ones_do_without_the_lead():
     assert plan.is_whole
     assert plan.next_s == pytest.approx(108.3)
     # The plan before is taken up where there is no other.
-    assert not policies.renew_promises(given_by.at(due('a', 2e9, 8.3)),
-                                    plan).is_whole
+    assert not policies.renew_promises(given_by.at(
+        due('a', 2e9, 8.3, is_queued=True)), plan).is_whole
