@@ -59,7 +59,7 @@ class Claims:
 def claims_of(n_ports: int, rows: Sequence[Row] = ()) -> Claims:
     """Return claims, to which others can be joined.
 
-    :param rows: of each coflow. To join hundreds one by one takes long.
+    :param rows: a row per coflow; to join hundreds one by one takes long.
     """
     ids, port_s, *times_s = zip(*rows) if rows else ((),) * 4
     return Claims(ids, np.reshape(port_s, (len(rows), n_ports)),
