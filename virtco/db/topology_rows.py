@@ -9,6 +9,8 @@ from virtco.db import models
 
 #: Value that differs whenever a plane was added, replaced or removed.
 Signature = tuple[int, int, float]
+#: Setting with the generation of the last removal.
+_REMOVED = 'topology_removed'
 
 
 def signature(session: orm.Session) -> Signature:
@@ -17,7 +19,9 @@ def signature(session: orm.Session) -> Signature:
     count, generation, changed_at = session.execute(sa.select(
         sa.func.count(), sa.func.max(plane.generation),
         sa.func.max(plane.changed_at))).one()
-    return count, generation or 0, changed_at or 0.0
+    removed = session.get(models.Setting, _REMOVED)
+    return (count, max(generation or 0, int(removed.value) if removed else 0),
+            changed_at or 0.0)
 
 
 def list_planes(session: orm.Session) -> list[models.TopologyPlane]:
@@ -40,8 +44,11 @@ def save_planes(session: orm.Session, documents: dict[str, str],
 
 
 def delete_plane(session: orm.Session, name: str) -> bool:
-    """Delete a plane; return False when there was none."""
+    """Delete a plane, which is a generation; return False when there was none.
+    """
     found = session.get(models.TopologyPlane, name)
     if found is not None:
+        session.merge(models.Setting(
+            name=_REMOVED, value=str(signature(session)[1] + 1)))
         session.delete(found)
     return found is not None

@@ -10,6 +10,7 @@ import msgspec
 from sqlalchemy import orm
 
 from virtco import exception
+from virtco.db import groups as db_groups
 from virtco.db import session as db_session
 from virtco.db import topology_rows as db_topology
 from virtco.topology import changes as comparison
@@ -40,7 +41,7 @@ class Topology:
         return self._seen[1]
 
     def generation(self) -> int:
-        """Return the generation of the newest plane; 0 without planes."""
+        """Return the generation of the last change; 0 without any."""
         return self.numbered()[1]
 
     def numbered(self) -> tuple[tree.Topology, int]:
@@ -84,6 +85,8 @@ class Topology:
                      for plane in planes}
 
         def save(session: orm.Session) -> None:
+            # The turn of two changes at once: the second reads the first.
+            db_groups.advance(session.connection())
             if generation not in (None, db_topology.signature(session)[1]):
                 raise _Overtaken()
             db_topology.save_planes(session, documents, self._clock())
@@ -100,8 +103,11 @@ class Topology:
 
         :raises virtco.exception.NotFound:
         """
-        if not self._database.retried(
-                lambda session: db_topology.delete_plane(session, name)):
+        def remove(session: orm.Session) -> bool:
+            db_groups.advance(session.connection())
+            return db_topology.delete_plane(session, name)
+
+        if not self._database.retried(remove):
             raise exception.NotFound(what='Plane', id=name)
         self.refresh()
 

@@ -218,7 +218,7 @@ def test_planes_of_the_topology(session):
     assert topology.delete_plane(session, 'b') is True
     session.flush()
     assert topology.delete_plane(session, 'b') is False
-    assert topology.signature(session) == (1, 1, 5.0)
+    assert topology.signature(session) == (1, 3, 5.0)
 
 
 def test_what_operators_did(session):

@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit import stored
 from virtco import exception
+from virtco.db import groups
 from virtco.objects import topologies
 from virtco.topology import tree
 
@@ -48,6 +49,30 @@ def test_a_topology_is_kept_by_planes():
     assert [one.name for one in bench.topology.get().planes] == [PLANE.name]
     bench.topology.delete(PLANE.name)
     assert bench.topology.get() == tree.Topology() and bench.n_changes == 4
+
+
+def test_a_removal_is_a_change_for_who_saw_the_plane():
+    bench = Planes()
+    bench.topology.replace((PLANE,))
+    seen = bench.topology.generation()
+    bench.topology.delete(PLANE.name)
+    bench.topology.replace((STORAGE,))
+    with pytest.raises(exception.Conflict):
+        bench.topology.replace((PLANE,), seen)
+    assert bench.topology.generation() == seen + 2
+
+
+def test_changes_are_one_after_another_on_each_database():
+    bench = Planes()
+
+    def turn():
+        with bench.database.reader() as session:
+            return groups.generation(session)
+
+    before = turn()
+    bench.topology.replace((PLANE,))
+    bench.topology.delete(PLANE.name)
+    assert turn() == before + 2
 
 
 def test_what_is_not_there_is_not_deleted():
