@@ -53,7 +53,8 @@ def test_it_is_shaped_until_it_is_declared_done(launched):
     harness.wait_for(lambda: names(back) == {'model'}, 'its class')
     harness.wait_for(lambda: tenant.coflow('model')['state'] == 'active',
                      'its begin')
-    assert tenant.coflow('model')['rank'] == 0  # less is left of it
+    # Less is left of it.
+    harness.wait_for(lambda: tenant.coflow('model')['rank'] == 0, 'its rank')
     tenant.call('PATCH', f'/v1/coflows/{made.id}', {'state': 'done'})
     harness.wait_for(lambda: not names(back), 'no class')
     assert tenant.coflow()['state'] == 'active'

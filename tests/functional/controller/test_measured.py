@@ -58,7 +58,9 @@ def test_the_measured_cct_stands_beside_the_planned_one(controller):
     assert 0 < measured_s - coflow['measured_cct_error_s'] + 1e-6
     assert measured_s - coflow['measured_cct_error_s'] <= ended_s - started_s
     assert coflow['first_byte'] < coflow['last_byte'] <= ended_s
-    metrics = controller.metrics()
+    metrics = harness.wait_for(lambda: (
+        found := controller.metrics())['virtco_coflow_cct_seconds_count']
+        and found)
     assert metrics['virtco_coflow_cct_seconds_count'] == 1
     assert metrics['virtco_coflow_cct_seconds_sum'] == pytest.approx(
         measured_s)

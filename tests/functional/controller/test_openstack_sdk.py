@@ -8,6 +8,7 @@ from openstack import connection
 from openstack import exceptions
 import pytest
 
+from tests.functional.controller import harness
 from virtco.client import openstack_sdk
 from virtco.wire import operations
 
@@ -47,6 +48,7 @@ def test_a_coflow_is_registered_changed_listed_and_deleted(coflow, tenant):
 def test_hosts_have_their_name_as_id(coflow, tenant):
     hosts = tenant.launch(2, matrix='[[0, 1e9], [0, 0]]')
     tenant.edges(hosts)
+    harness.wait_for(lambda: tenant.coflow()['state'] != 'planned')
     name = tenant.host(hosts[0])
     assert coflow.get_host(name).id == name
     assert name in {one.host for one in coflow.hosts()}

@@ -213,7 +213,9 @@ def _show(call, cloud, first):
     """Ask for all that there is about the group and its hosts."""
     coflow_id = cloud.coflow('shuffle')['id']
     harness.Edge(cloud, 'compute1').wait_class(coflow_id)
-    # Metrics are those of the last round, which may be older than the class.
+    # The rate is shown a moment after the class. Metrics are those of the last
+    # round, which may be older.
+    harness.wait_for(lambda: cloud.coflow('shuffle')['rate_bps'])
     harness.wait_for(lambda: cloud.controller.metrics()[
         'virtco_coflows{state="active"}'] == 1)
     call('showPlacement', instance_uuid=first)

@@ -66,8 +66,7 @@ def following(kind=None, mode='enforce'):
 
         def run(text):
             if text.startswith('openstack server delete '):
-                cloud.notify('instance.delete.end', int(
-                    text.rpartition('-')[2]))
+                cloud.delete(int(text.rpartition('-')[2]))
                 return []
             if not text.startswith(('virtco ', 'tools/')):
                 return _in_shell(text, controller)
@@ -106,6 +105,13 @@ class Cloud(samples.Cloud):
 
     def instance(self, number):
         return str(uuid.uuid5(uuid.NAMESPACE_OID, str(number)))
+
+    def delete(self, number):
+        """Delete the last VM of a host that is drained."""
+        self.notify('instance.delete.end', number)
+        harness.wait_for(lambda: all(
+            host['drain'] != 'draining' for host in self.call(
+                'GET', '/v1/hosts')['hosts']), 'a host without VMs')
 
     def begin(self, status):
         """Launch the groups, and one with a hint that is ignored.

@@ -17,6 +17,7 @@ def test_a_look(make):
     controller = make()
     tenant = controller.tenant()
     hosts, _edges = policies.one_pair(tenant)
+    policies.settled(lambda: tenant.coflow()['state'] == 'active')
     seen = top.ask(v1.Client(controller.url), tenant.project)
     out = io.StringIO()
     console.Console(file=out, width=80).print(overview.screen(seen))
