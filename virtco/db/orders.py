@@ -14,6 +14,8 @@ from virtco.db import models
 #: Orders that are over, kept of each kind.
 MOST_KEPT = 50
 WAITING, RUNNING, DONE, FAILED = 'waiting', 'running', 'done', 'failed'
+#: Expiry of an order that was taken up: it may wait for others before it.
+NEVER_S = 1e15
 
 _ORDER = models.Order
 #: Value that differs whenever a finding was added, replaced or removed.
@@ -56,20 +58,15 @@ def find(session: orm.Session, which: sa.ColumnElement[bool]
 
 def save(session: orm.Session, order_id: str, state: str, document: str
          ) -> None:
+    """Store the progress of an order that a leader took up."""
     session.execute(sa.update(_ORDER).where(_ORDER.id == order_id).values(
-        state=state, document=document))
+        state=state, document=document, expires_at=NEVER_S))
 
 
-def restart(session: orm.Session, until_s: float) -> None:
-    """Reset running orders to waiting after a change of the leader.
-
-    :param until_s: time before which they do not expire.
-    """
+def restart(session: orm.Session) -> None:
+    """Reset running orders to waiting after a change of the leader."""
     session.execute(sa.update(_ORDER).where(
-        _ORDER.state == RUNNING, _ORDER.expires_at < until_s).values(
-            expires_at=until_s))
-    session.execute(sa.update(_ORDER).where(
-        _ORDER.state == RUNNING).values(state=WAITING))
+        _ORDER.state == RUNNING).values(state=WAITING, expires_at=NEVER_S))
 
 
 def signature(session: orm.Session) -> Signature:

@@ -102,10 +102,7 @@ class Orders:
 
     def lead(self) -> None:
         """Carry out orders in this process from now on."""
-        # The leader before had taken them up, however old they are.
-        until_s = self._clock() + PROBE_EXPIRES_S
-        self._database.as_leader(
-            lambda session: db_orders.restart(session, until_s))
+        self._database.as_leader(db_orders.restart)
         self._leads = True
 
     # In every process.

@@ -241,16 +241,16 @@ def test_orders_of_a_kind(session):
     assert _ids(orders.find(
         session, models.Order.state == orders.WAITING)) == ['d', 'c']
     assert orders.get(session, 'a', 'check').document == 'text'
-    orders.save(session, 'c', orders.RUNNING, 'text')
-    orders.get(session, 'c', 'check').expires_at = 90.0
+    # One that was taken up does not expire any more.
+    orders.save(session, 'c', orders.WAITING, 'text')
     orders.get(session, 'd', 'probe').expires_at = 1.0
     orders.get(session, 'a', 'check').expires_at = 1.0
     session.flush()
-    orders.restart(session, 50.0)
+    orders.restart(session)
     session.expire_all()
     found = orders.find(session, models.Order.state == orders.WAITING)
     assert {one.id: one.expires_at for one in found} == {
-        'd': 1.0, 'c': 90.0, 'a': 50.0}
+        'd': 1.0, 'c': orders.NEVER_S, 'a': orders.NEVER_S}
 
 
 def test_so_many_may_be_under_way(session):

@@ -196,6 +196,19 @@ def test_what_nobody_takes_up_expires(start, clock):
     assert not leader.checks.taken and not leader.prober.asked
 
 
+def test_what_waits_for_others_does_not_expire(start, clock):
+    api, leader = start(), start()
+    check = api.orders.check(['a', 'b'])['check_id']
+    leader.orders.lead()
+    leader.orders.turn()
+    clock.now += orders.CHECK_EXPIRES_S
+    for one in (api, leader):
+        assert one.orders.find_check(check)['state'] == 'waiting'
+    leader.checks.taken[0].note(state='running')
+    leader.orders.turn()
+    assert api.orders.find_check(check)['state'] == 'running'
+
+
 def test_orders_are_bounded(start, conf, clock):
     api = start()
     for _ in range(asked.MOST):
