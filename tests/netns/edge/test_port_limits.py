@@ -65,8 +65,9 @@ def test_limits_of_devices_are_reported(make_bed, tmp_path):
            'burst', '32k', 'latency', '50ms')
         tc('class', 'change', 'dev', first.dev, 'parent', '1:', 'classid',
            '1:1', 'htb', 'rate', '80gbit')
+        # By the look that is taken every five seconds.
         report = controller.wait_report(lambda r: caps(r) == {
-            first.dev: 80e9, second.dev: 20e6})
+            first.dev: 80e9, second.dev: 20e6}, 30)
         assert {port['egress_cap_bps'] for port in report['ports']} == {None}
     finally:
         edge.stop()
