@@ -431,9 +431,11 @@ class Launches(stateful.RuleBasedStateMachine):
         # Asked for again, it may go back to the host of its row.
         taken += [(vm.target, *vm.demand) for vm in self.vms.values()
                   if vm.target not in (None, of_rows.get(vm.uuid))]
+        # One that was asked for again in vain may have a row there.
         taken += [(host, *demand) for vm in self.vms.values()
                   if vm.group is None and vm.is_told
-                  for host, demand in vm.hosts.items()]
+                  for host, demand in vm.hosts.items()
+                  if host != of_rows.get(vm.uuid)]
         for host, *demand in taken:
             found[host] = add(found[host], demand)
         return found

@@ -170,8 +170,8 @@ def test_edges_find_the_next_leader_while_one_stands_still(databases,
         patience.wait_for(lambda: all(
             edge.link.is_up and edge.link._epochs.newest == 2
             for edge in found), 'the next leader')
-        # Two seconds of slack for a busy machine; it took 8 before.
-        assert watch.seconds() < processes.LEASE_S + 1 + 2
+        # Three seconds of slack for a busy machine; it took 8 before.
+        assert watch.seconds() < processes.LEASE_S + 1 + 3
 
 
 @contextlib.contextmanager

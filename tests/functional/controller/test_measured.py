@@ -121,7 +121,7 @@ def test_what_nova_chose_stands_beside_the_plan(controller):
     tenant.notify('instance.create.end', 1, host=other)
     assert rows() == [(planned[0], planned[0]), (planned[1], other)]
     assert tenant.coflow()['n_elsewhere'] == 1
-    assert running() == [1, 1, 0]
+    harness.wait_for(lambda: running() == [1, 1, 0], 'what is counted')
     # A move is planned, too.
     port = tenant.coflow()['planned_bottleneck']
     assert (port['level'], tenant.name(port['port'])) in [
@@ -131,7 +131,7 @@ def test_what_nova_chose_stands_beside_the_plan(controller):
     tenant.notify('instance.live_migration_post_dest.end', 1,
                   host=answer['host'])
     assert tenant.coflow()['n_elsewhere'] == 0
-    assert running() == [2, 0, 0]
+    harness.wait_for(lambda: running() == [2, 0, 0], 'what is counted')
 
 
 def test_the_bottleneck_and_those_before_are_data(controller):
