@@ -19,7 +19,8 @@ EDGES = [
      '{"type":"hello","version":3,"host":"h1","epoch":4,"generation":5,'
      '"ticket":"t"}'),
     (messages.Peer(3, 'p1', 4, 't'),
-     '{"type":"peer","version":3,"name":"p1","epoch":4,"ticket":"t"}'),
+     '{"type":"peer","version":3,"name":"p1","epoch":4,"ticket":"t",'
+     '"may_lead":true}'),
     (messages.Ack(5, 4), '{"type":"ack","generation":5,"epoch":4}'),
     (messages.Nack(5, 'no', 4),
      '{"type":"nack","generation":5,"error":"no","epoch":4}'),
