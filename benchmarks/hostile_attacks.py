@@ -224,7 +224,7 @@ def answers(accomplice: Any, vm: Any) -> Any:
     per 128 KiB at the speed of the link.
     """
     return floods.raw(accomplice, [(0x88B5, bytes(46))], [vm.mac],
-                      100 * 8 * 84)
+                      100 * 8 * 84, [accomplice.mac])
 
 
 @contextlib.contextmanager

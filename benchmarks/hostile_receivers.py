@@ -48,7 +48,7 @@ class Attack:
     name: str
     n_senders: int = 1
     make: Callable[[clouds.Cloud, Any], Packets] | None = None
-    to_macs: Callable[[], list[str]] | None = None
+    to_macs: Callable[[clouds.Cloud], list[str]] | None = None
     prepare: Callable[[clouds.Cloud], None] = lambda cloud: None
     reached: Callable[[clouds.Cloud], Any] = lambda cloud: cloud.sink
     speed: float = 4
@@ -60,7 +60,7 @@ class Attack:
     @contextlib.contextmanager
     def begin(self, cloud: clouds.Cloud) -> Iterator[None]:
         each_bps = self.speed * LINK_BPS / self.n_senders
-        to_macs = self.to_macs() if self.to_macs else [cloud.sink.mac]
+        to_macs = self.to_macs(cloud) if self.to_macs else [cloud.sink.mac]
         options = {'from_macs': self.from_macs} if self.from_macs else {}
         self.prepare(cloud)
         with contextlib.ExitStack() as stack:
@@ -165,11 +165,11 @@ ATTACKS = [
     Attack('udp with a VLAN tag from elsewhere', 1, _tagged),
     Attack('fragments from elsewhere', 1, _fragments),
     Attack('udp to everybody from elsewhere', 1, _large,
-           lambda: [hostile_attacks.EVERYBODY]),
+           lambda cloud: [hostile_attacks.EVERYBODY]),
     Attack('udp to nobody from elsewhere', 1, _large,
-           lambda: [hostile_attacks.NOBODY]),
+           lambda cloud: [hostile_attacks.NOBODY]),
     Attack('udp to 1,500 nobodies from elsewhere', 1, _large,
-           hostile_attacks.unknown_macs),
+           lambda cloud: hostile_attacks.unknown_macs()),
     Attack('TCP segments without data from 16 VMs elsewhere', 16,
            _acknowledgements, speed=0.5),
     Attack("udp to a receiver's address in two networks", 1,
@@ -180,7 +180,7 @@ ATTACKS = [
     Attack('udp from a VM that nobody knows elsewhere', 1,
            prepare=lambda cloud: cloud.know(cloud.hostile[0], False)),
     Attack('udp from a VM that nobody knows to nobody', 1, _large,
-           lambda: [hostile_attacks.NOBODY]),
+           lambda cloud: [hostile_attacks.NOBODY]),
     Attack('udp from a VM that nobody knows, as its host', 1, _large,
            from_macs=[_OF_THE_HOST], prepare=_hide_behind_the_host),
     Attack('udp from a VM of a job elsewhere', 1, prepare=_launch,
@@ -192,11 +192,14 @@ ATTACKS = [
     Attack('udp as an accomplice, who answers, from elsewhere', 1,
            _as_the_accomplice, is_answered=True),
     Attack('udp of a job elsewhere to everybody', 1, _of_the_job,
-           lambda: [hostile_attacks.EVERYBODY], prepare=_launch_elsewhere,
-           is_first=True),
+           lambda cloud: [hostile_attacks.EVERYBODY],
+           prepare=_launch_elsewhere, is_first=True),
     Attack('udp of a job elsewhere to nobody', 1, _of_the_job,
-           lambda: [hostile_attacks.NOBODY], prepare=_launch_elsewhere,
+           lambda cloud: [hostile_attacks.NOBODY], prepare=_launch_elsewhere,
            is_first=True),
+    Attack('udp of a job elsewhere to an accomplice, who answers', 1,
+           _of_the_job, lambda cloud: [cloud.other_sink.mac],
+           prepare=_launch_elsewhere, is_first=True, is_answered=True),
     Attack('udp from elsewhere as the coflow begins', 16, after_s=0,
            is_first=True),
     Attack('udp from elsewhere at first contact', 16, after_s=1.5,

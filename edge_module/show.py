@@ -155,9 +155,13 @@ def entry_lines(have: classify.Table, want: classify.Table
         yield (f'{entry.src_ip} to {entry.dst_ip} port {entry.dst_port} at '
                f'{dev}: {stands} instead of {wanted}')
     for kind in get_args(classify.SmallMap):
-        for key, _, _ in _different(have.maps.get(kind, {}),
-                                    want.maps.get(kind, {})):
+        for key, stands, _ in _different(have.maps.get(kind, {}),
+                                         want.maps.get(kind, {})):
             dev = names.get(key.number, f'({key.number})')
+            if kind == 'peer':
+                which = 'missing' if stands is None else 'surplus'
+                yield f'{which} receiver {key.mac} of class {key.number:#x}'
+                continue
             yield (f'control packets of {dev} are in another class'
                    if kind == 'control' else f'what {dev} sends unmanaged to '
                    f'{key.mac or kind} is in another class')

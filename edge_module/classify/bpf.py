@@ -98,6 +98,10 @@ class BpfClassifier(classifier.Classifier):
         return self.kernel.bpf_read([*map(operations.MapListing, names)])
 
 
+_KINDS: dict[int, base.SmallMap] = {
+    bpf_maps.TO: 'to', bpf_maps.HOME: 'home', bpf_maps.PEER: 'peer'}
+
+
 def _maps(known: dict[int, bpf_maps.Device], macs: bytes
           ) -> dict[base.SmallMap, dict[base.MapKey, int]]:
     """Return the contents of the small maps that have any."""
@@ -110,6 +114,5 @@ def _maps(known: dict[int, bpf_maps.Device], macs: bytes
             found.setdefault('others', {})[
                 base.MapKey(ifindex)] = bpf_maps.minor(device.others)
     for place, key, classid in bpf_maps.macs(macs):
-        found.setdefault('home' if place == bpf_maps.HOME else 'to', {})[
-            key] = bpf_maps.minor(classid)
+        found.setdefault(_KINDS[place], {})[key] = bpf_maps.minor(classid)
     return found

@@ -32,7 +32,7 @@ REACHED_S = 4
 SETTINGS = struct.Struct('=II')
 HAS_PORTS, HAS_PAIRS = 1, 2
 MAC_KEY, CLASSID = struct.Struct('=IH6s'), struct.Struct('=I')
-TO, HOME = 0, 1
+TO, HOME, PEER = 0, 1, 2
 IFINDEX = struct.Struct('=I')
 LINK = struct.Struct('=II')
 _DEVICE = struct.Struct('=IIIIQQQQQQ')
@@ -129,7 +129,7 @@ def flows(packed: bytes) -> Iterator[tuple[base.Entry, int, model.Counts]]:
 
 
 def mac_key(kind: int, key: base.MapKey) -> bytes:
-    """Pack the key of an Ethernet address, of kind TO or HOME."""
+    """Pack the key of an Ethernet address, of kind TO, HOME or PEER."""
     return MAC_KEY.pack(key.number, kind,
                         bytes.fromhex(key.mac.replace(':', '')))
 

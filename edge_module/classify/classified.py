@@ -75,9 +75,11 @@ class MapKey(NamedTuple):
     """Key of a small map.
 
     :ivar number: ifindex of a port, or of the uplink for a classifier there
-        and in the map of the host's addresses.
+        and in the map of the host's addresses; minor of the class in the map
+        of receivers.
     :ivar mac: address of the destination where the map has limits by
-        destination; of the sender in the map of the host's addresses.
+        destination, or receivers; of the sender in the map of the host's
+        addresses.
     """
 
     number: Annotated[int, msgspec.Meta(ge=0, lt=2 ** 31)]
@@ -87,9 +89,15 @@ class MapKey(NamedTuple):
 
 #: The map of the classes of control packets, by port; of limits by port and
 #: destination Ethernet address; by port, for broadcasts and for packets to
-#: more addresses than can be followed; and of the host's packets, by uplink
-#: and source Ethernet address.
-SmallMap = Literal['control', 'to', 'others', 'home']
+#: more addresses than can be followed; of the host's packets, by uplink and
+#: source Ethernet address; and of coflows' classes with the Ethernet addresses
+#: of their receivers, and :data:`ANY`.
+SmallMap = Literal['control', 'to', 'others', 'home', 'peer']
+#: Tells that the receivers of a class are known.
+ANY = '00:00:00:00:00:00'
+#: Elements of the map of receivers, which shares its room with the limits, and
+#: needs twice as much while the receivers change.
+MOST_PEERS = 30_000
 
 
 class Exit(NamedTuple):
@@ -117,7 +125,8 @@ class Table:
     A packet that matches no entry goes to its port's own class. A TCP packet
     without data (SYN, FIN, RST, acknowledgement) goes to the port's class of
     control packets, so it never waits behind data. Other unmanaged packets go
-    to a class of the map ``to``, chosen by their destination Ethernet address.
+    to a class of the map ``to``, chosen by their destination Ethernet address,
+    as do packets of an entry to an address there that is none of a receiver.
 
     :ivar hooks: (device, ifindex) of each port.
     :ivar entries: minor of the class of each flow entry.
@@ -154,22 +163,38 @@ class Standing(Table):
     is_whole: bool = False
 
 
-def _limits(unmanaged: edge_policy.Unmanaged | None,
+def _peers(policy: edge_policy.EdgePolicy) -> dict[MapKey, int]:
+    """Return the map of receivers; those without room stay unknown."""
+    found: dict[MapKey, int] = {}
+    # In an order that stays, unlike the one in which coflows are served.
+    for minor, macs in sorted(
+            (one.minor, one.macs) for coflow in policy.classes
+            for one in coflow.destinations if one.macs):
+        if len(found) + len(macs) < MOST_PEERS:
+            found.update((MapKey(minor, mac), minor) for mac in (*macs, ANY))
+    return found
+
+
+def _limits(policy: edge_policy.EdgePolicy,
             ifindexes: Iterable[int], uplinks: Iterable[Exit]
             ) -> dict[SmallMap, dict[MapKey, int]]:
     """Return the maps for the limits of a policy: by destination, for all
-    devices, and of the others at each port and, for unknown ports, uplink.
+    devices, and of the others at each port and, for unknown ports, uplink; and
+    of the receivers, to which alone the limits do not apply.
     """
+    unmanaged = policy.unmanaged
     if unmanaged is None:
         return {}
     slots = dict.fromkeys(unmanaged.others_macs, 0) | {
         mac: limit.slot for limit in unmanaged.limits for mac in limit.macs}
+    peers = _peers(policy)
     seats = [*minors.seats(ifindexes).items(), *(
         (uplink.ifindex, minors.UNKNOWN_SEAT) for uplink in uplinks)]
     return {'to': {MapKey(0, mac): minors.of_limit(slot)
                    for mac, slot in slots.items()},
             'others': {MapKey(ifindex): minors.of_limited(0, seat)
-                       for ifindex, seat in seats}}
+                       for ifindex, seat in seats},
+            **({'peer': peers} if peers else {})}
 
 
 def build_table(policy: edge_policy.EdgePolicy, ports: Iterable[VmPort],
@@ -204,7 +229,7 @@ def build_table(policy: edge_policy.EdgePolicy, ports: Iterable[VmPort],
                     for ifindex, minor in own.items()},
         'home': {MapKey(uplink.ifindex, mac): minors.HOST
                  for uplink, macs in home.items() for mac in macs},
-        **_limits(policy.unmanaged, own, home)}, frozenset(home))
+        **_limits(policy, own, home)}, frozenset(home))
 
 
 def build_table_by_address(policy: edge_policy.EdgePolicy,

@@ -107,13 +107,22 @@ class Classifier(abc.ABC):
         new = table.hooks - kept - self.refused.keys()
         follows = bool(table.maps.get('others'))
         changes: list[operations.ClassifyOperation] = []
+        gone_peers, new_peers = _difference(have.maps.get('peer', {}),
+                                            table.maps.get('peer', {}))
+        # A class has all its receivers while entries or limits need them.
+        if new_peers:
+            changes.append(operations.ChangeMap(
+                'peer', [], sorted(new_peers, reverse=True)))
         for kind in {**have.maps, **table.maps}:
             old, wanted = have.maps.get(kind, {}), table.maps.get(kind, {})
-            if old != wanted:
+            if old != wanted and kind != 'peer':
                 changes.append(operations.ChangeMap(
                     kind, *_difference(old, wanted)))
         if stale or fresh:
             changes.append(operations.ChangeEntries(stale, fresh))
+        if gone_peers:
+            changes.append(operations.ChangeMap(
+                'peer', sorted(gone_peers), []))
         if (rules, follows) != (have.rules, have.follows):
             changes.append(operations.SetRules([*rules], follows))
         changes += [operations.DetachPort(ifindex)

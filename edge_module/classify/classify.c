@@ -70,7 +70,8 @@
 #define EXIT_MEETS_PER_S 4096
 #define EXIT_MEETS_AT_ONCE 8192
 
-enum mac_kind { TO, HOME };
+/* PEER: of a class; with the address 0 where it has others. */
+enum mac_kind { TO, HOME, PEER };
 
 /* Kinds of flow entries that there are. */
 #define HAS_PORTS 1
@@ -483,7 +484,8 @@ static __always_inline int reach(struct device *device, struct packet *packet,
 {
 	if (!is_unicast(packet->to) || !may(&device->reaching_ns, per_s, burst))
 		return 0;
-	target->reached_s = packet->now;
+	if (target->mac)
+		target->reached_s = packet->now;
 	bpf_map_update_elem(&reached, key_of_mac(
 		packet, packet->key.ifindex, TO, packet->to), &packet->now,
 		BPF_ANY);
@@ -510,22 +512,37 @@ static __always_inline int follows(void)
 }
 
 /*
- * Whether the target ever sent the VM something. Switches flood packets to
- * others to every host, and a coflow has its rate towards one. A processor
- * looks twice a second; between, a mark of the target tells. Beside a flood of
- * new addresses one may have found no place, and has the benefit of the doubt.
+ * Whether a class may have packets to the target, which is near. Where the
+ * policy tells the addresses of the class's receivers, no other VM of a host
+ * with a limit is one. Another address may be a router's; the controller hears
+ * of it, and gives a limit to its host.
  */
-static __always_inline int is_near(struct packet *packet,
-				   struct device *device, __u32 *near_mark)
+static __always_inline int is_peer(struct packet *packet,
+				   struct device *device,
+				   struct neighbour *target, __u32 classid)
 {
-	__u64 now = bpf_ktime_get_coarse_ns();
-	__u32 mark = ((packet->to ^ device->seed) + (now >> 29))
-		     * 0x9e3779b97f4a7c15ull >> 32;
+	__u32 minor = classid & 0xffff, limit;
+
+	if (bpf_map_lookup_elem(&macs, key_of_mac(packet, minor, PEER,
+						  packet->to)))
+		return 1;
+	if (!bpf_map_lookup_elem(&macs, key_of_mac(packet, minor, PEER, 0)))
+		return 1;
+	limit = limit_of(device, packet);
+	if (limit && (limit ^ device->others) & ~SEATS)
+		return 0;
+	return is_recent(target->reached_s, packet->now, REACHED_S)
+	       || reach(device, packet, target, 96, 128) || !target->mac;
+}
+
+/* Look whether a target is near and a peer; see is_near(). */
+static __noinline int look(struct packet *packet, struct device *device,
+			   __u32 classid)
+{
+	struct neighbour *target;
 	union bucket *bucket;
 	void *cache;
 
-	if (!(packet->entries & FOLLOWS) || *near_mark == mark)
-		return 1;
 	cache = bpf_map_lookup_elem(&of_ports, &packet->key.ifindex);
 	if (!cache)
 		return 1;
@@ -533,9 +550,32 @@ static __always_inline int is_near(struct packet *packet,
 	bucket = bucket_of(cache, device, packet, 0, PORT_BITS, packet->to, 0);
 	if (!bucket)
 		return 1;
-	if (!find_neighbour(bucket, packet, packet->to)->mac
-	    && device->meeting_ns < now + SECOND_NS
+	target = find_neighbour(bucket, packet, packet->to);
+	if (!target->mac
+	    && device->meeting_ns < bpf_ktime_get_coarse_ns() + SECOND_NS
 	    && !is_recent(oldest_of(bucket)->used_s, packet->now, HELD_S))
+		return 0;
+	return is_peer(packet, device, target, classid);
+}
+
+/*
+ * Whether the target ever sent the VM something, and may have packets of the
+ * class. Switches flood packets to others to every host, and a coflow has its
+ * rate towards one. A processor looks twice a second; between, a mark of the
+ * target tells. Beside a flood of new addresses one may have found no place,
+ * and has the benefit of the doubt.
+ */
+static __always_inline int is_near(struct packet *packet,
+				   struct device *device, __u32 *classid,
+				   __u32 *near_mark)
+{
+	__u64 now = bpf_ktime_get_coarse_ns();
+	__u32 mark = ((packet->to ^ device->seed) + (now >> 29))
+		     * 0x9e3779b97f4a7c15ull >> 32;
+
+	if (!(packet->entries & FOLLOWS) || *near_mark == mark)
+		return 1;
+	if (!look(packet, device, *classid))
 		return 0;
 	*near_mark = mark;
 	return 1;
@@ -557,7 +597,8 @@ static __noinline __u32 find_class(struct __sk_buff *skb,
 		packet->near_mark = 0;
 		if (fragment && is_recent(fragment->at_s, now_s(),
 					  FRAGMENTED_S + 1))
-			return is_near(packet, device, &packet->near_mark)
+			return is_near(packet, device, &fragment->classid,
+				       &packet->near_mark)
 			       ? fragment->classid : 0;
 	} else if (packet->entries & HAS_PORTS
 		   && (packet->protocol == IPPROTO_TCP
@@ -582,7 +623,8 @@ static __noinline __u32 find_class(struct __sk_buff *skb,
 		return 0;
 	flow->bytes += packet->bytes;
 	flow->packets++;
-	return is_near(packet, device, &flow->near_mark) ? flow->classid : 0;
+	return is_near(packet, device, &flow->classid, &flow->near_mark)
+	       ? flow->classid : 0;
 }
 
 /* Put a packet of an entry into its class; 0 for one that is unmanaged. */

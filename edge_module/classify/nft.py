@@ -29,15 +29,18 @@ class NftClassifier(classifier.Classifier):
                     ) -> base.Table:
         """Build a table in which each device has a class of its own for a
         destination with a limit: its seat in the class of the others tells.
+        Receivers are not told apart.
         """
         table = super().build_table(policy, ports, home)
         limits, others = table.maps.get('to'), table.maps.get('others')
         if limits is None or others is None:
             return table
-        return dataclasses.replace(table, maps={**table.maps, 'to': {
+        maps = {**table.maps, 'to': {
             base.MapKey(device.number, key.mac): minor | minors.seat_of(other)
             for device, other in others.items()
-            for key, minor in limits.items()}})
+            for key, minor in limits.items()}}
+        maps.pop('peer', None)
+        return dataclasses.replace(table, maps=maps)
 
     def dump(self) -> base.Standing:
         objects, = self._read(operations.Listing('table'))

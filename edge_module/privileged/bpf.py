@@ -87,7 +87,8 @@ def _change_map(tables: pinned.Tables, change: operations.ChangeMap) -> None:
             tables.set_device(key.number,
                               {change.kind: bpf_maps.classid(minor)})
         return
-    kind = bpf_maps.HOME if change.kind == 'home' else bpf_maps.TO
+    kind = {'to': bpf_maps.TO, 'home': bpf_maps.HOME,
+            'peer': bpf_maps.PEER}[change.kind]
     tables.replace('macs', (
         bpf_maps.mac_key(kind, key) for key in change.stale), {
             bpf_maps.mac_key(kind, key): bpf_maps.CLASSID.pack(

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Set
+import re
 
 from virtco import units
 from virtco.state import holders
@@ -14,19 +15,26 @@ from virtco.wire import reports
 
 #: VMs that are learned in a row.
 AT_ONCE = 500
-_Known = tuple[str, tuple[str, ...], tuple[float, float]]
+MAC = re.compile(r'[0-9a-f]{2}(:[0-9a-f]{2}){5}')
+# Host, IP addresses, caps and Ethernet addresses; none of a VM of which one is
+# not known.
+_Known = tuple[str, tuple[str, ...], tuple[float, float], tuple[str, ...]]
 
 
 def of_ports(host: str, ports: Iterable[reports.Port]) -> dict[str, _Known]:
     """Return addresses and caps of the VMs by the ports of a host."""
     after: dict[str, _Known] = {}
     for port in ports:
-        _, ips, (egress_bps, ingress_bps) = after.get(
-            port.vm, (host, (), (0.0, 0.0)))
+        is_first = port.vm not in after
+        _, ips, (egress_bps, ingress_bps), macs = after.get(
+            port.vm, (host, (), (0.0, 0.0), ()))
+        mac = port.mac.lower()
         # A VM may use all of its ports.
         after[port.vm] = host, ips + port.ips, (
             egress_bps + units.number(port.egress_cap_bps),
-            ingress_bps + units.number(port.ingress_cap_bps))
+            ingress_bps + units.number(port.ingress_cap_bps)), (
+                *macs, mac) if MAC.fullmatch(mac) and (
+                    macs or is_first) else ()
     return after
 
 
@@ -37,7 +45,8 @@ class Addresses:
     that Nova told count there. During a migration two hosts report a VM: that
     on which Nova has it counts, else the one that told last.
 
-    :ivar of_vm: host, IP addresses and caps (egress, ingress) in bit/s, by VM.
+    :ivar of_vm: host, IP addresses, caps (egress, ingress) in bit/s and
+        Ethernet addresses, by VM.
     """
 
     def __init__(self) -> None:
@@ -124,7 +133,7 @@ class Addresses:
         known = None if by_host is None else by_host.get(
             self._places.get(vm, ''), by_host[next(reversed(by_host))])
         if known is not None and not known[1]:
-            known = known[0], self._told.get(vm, ()), known[2]
+            known = known[0], self._told.get(vm, ()), *known[2:]
         before = self.of_vm.pop(vm, None)
         if known is not None:
             self.of_vm[vm] = known

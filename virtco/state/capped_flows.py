@@ -92,8 +92,8 @@ def _slowest_s(tracked: inflight.Tracked, addresses: inflight.Addresses,
 def caps_bps(member: routes.Member, addresses: inflight.Addresses
              ) -> tuple[float, float]:
     """Return the most that a VM sends and receives, inf for no limit."""
-    host, _, reported_bps = addresses.get(member.instance_uuid or '',
-                                          (None, (), member.caps_bps))
+    host, _, reported_bps, _ = addresses.get(
+        member.instance_uuid or '', (None, (), member.caps_bps, ()))
     egress_bps, ingress_bps = (
         reported_bps if host == member.host else member.caps_bps)
     return (min(egress_bps, member.limits_bps[0]),

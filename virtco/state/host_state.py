@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from collections.abc import Set
 import dataclasses
 import math
-import re
 from typing import Any
 from typing import NamedTuple
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from virtco import units
+from virtco.state import addresses
 from virtco.state import byte_counters
 from virtco.state import pair_counters
 from virtco.state import unmanaged_bytes
@@ -40,7 +40,6 @@ LOOKS_S = 2.0
 #: Part of the time since the last report that a host may say to have passed. A
 #: shorter one would make it look as if it sent more than it counts.
 LEAST_PART = 0.25
-_MAC = re.compile(r'[0-9a-f]{2}(:[0-9a-f]{2}){5}')
 _OTHERS = 'background_bps', 'unshaped_bps', 'received_bps'
 
 
@@ -124,7 +123,7 @@ class HostState:
         self.vms = ({port.vm for port in self.report.ports}
                     or byte_counters.NOTHING)
         self.vm_of = {mac: port.vm for port in self.report.ports
-                      if _MAC.fullmatch(mac := port.mac.lower())}
+                      if addresses.MAC.fullmatch(mac := port.mac.lower())}
         self.macs = (frozenset(self.report.link.macs).union(self.vm_of)
                      or byte_counters.NOTHING)
 

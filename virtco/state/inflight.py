@@ -29,8 +29,10 @@ OVERSTATED = 1.25
 LEAST_COMPUTE_S = 1e-6
 #: Routes that are remembered for bytes that are reported late.
 MOST_FORMER = 16
-# VM -> its host, its addresses, and the most that it sends and receives.
-Addresses = Mapping[str, tuple[str, tuple[str, ...], tuple[float, float]]]
+# VM -> its host, its IP addresses, the most that it sends and receives, and
+# its Ethernet addresses.
+Addresses = Mapping[str, tuple[
+    str, tuple[str, ...], tuple[float, float], tuple[str, ...]]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

@@ -121,11 +121,12 @@ def _table(tracked: inflight.Tracked, addresses: inflight.Addresses
     for i in route.crossing.tolist():
         src_vm, dst_vm = tracked.vms(i)
         src_host, dst_host = route.pairs[route.pair_of[i]]
+        _, dst_ips, _, dst_macs = addresses.get(
+            dst_vm, ('', (), (0.0, 0.0), ()))
         flows.append(coflow_table.VmFlow(
             src_vm=src_vm, src_host=src_host,
             src_ips=addresses.get(src_vm, ('', ()))[1],
-            dst_host=dst_host,
-            dst_ips=addresses.get(dst_vm, ('', ()))[1]))
+            dst_host=dst_host, dst_ips=dst_ips, dst_macs=dst_macs))
     return coflow_table.TableCoflow(
         tracked.coflow_id, tracked.name, flows, tracked.model.dst_port,
         route.pairs)

@@ -49,6 +49,7 @@ class VmFlow:
     src_ips: tuple[str, ...]
     dst_host: str
     dst_ips: tuple[str, ...]
+    dst_macs: tuple[str, ...] = ()
 
     def ips(self) -> Iterator[tuple[str, str]]:
         """Yield the addresses that meet: two of one family."""
@@ -114,6 +115,19 @@ class TableCoflow:
                         src_ip=src_ip, dst_ip=dst_ip,
                         minor=minors[flow.dst_host], dst_port=self.dst_port))
         return entries
+
+    @functools.cached_property
+    def macs(self) -> Mapping[str, tuple[str, ...]]:
+        """Ethernet addresses of the receivers per destination host; none of a
+        host where they are not all known.
+        """
+        found: dict[str, set[tuple[str, ...]]] = {}
+        for flow in itertools.chain.from_iterable(self.flows.values()):
+            found.setdefault(flow.dst_host, set()).add(flow.dst_macs)
+        known = {host: tuple(sorted(set().union(*some)))
+                 for host, some in found.items() if () not in some}
+        return {host: macs for host, macs in known.items()
+                if len(macs) <= edge_policy.MAX_MACS}
 
     @functools.cached_property
     def received(self) -> Mapping[str, Received]:

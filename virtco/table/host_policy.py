@@ -105,7 +105,7 @@ class HostPolicy:
         children = tuple(map(
             edge_policy.Destination, layout.peers, layout.child_minors,
             weights.tolist(), numbers.child_bps.tolist(),
-            numbers.child_ceil_bps.tolist()))
+            numbers.child_ceil_bps.tolist(), layout.child_macs))
         ends = np.cumsum(layout.n_children).tolist()
         return [edge_policy.CoflowClass(
             coflow.coflow_id, coflow.name, minor, rate_bps,

@@ -30,6 +30,7 @@ class Layout:
     :ivar peers: destination host of each child; a class's children are in a
         row.
     :ivar child_minors: number of each child.
+    :ivar child_macs: Ethernet addresses of each child's receivers.
     :ivar class_of: index of each child's class, shape (n_children,).
     :ivar places: index of each child among its coflow's pairs, shape
         (n_children,).
@@ -71,6 +72,8 @@ class Layout:
         self.class_minors = tuple(taken[c.coflow_id] for c in classes)
         self.peers = tuple(row[0] for row in rows)
         self.child_minors = tuple(row[1] for row in rows)
+        self.child_macs = tuple(classes[row[2]].macs.get(row[0], ())
+                                for row in rows)
         self.class_of = np.array([row[2] for row in rows], np.int64)
         self.places = np.array([row[3] for row in rows], np.int64)
         self.n_children = np.bincount(self.class_of, minlength=len(classes))
@@ -84,6 +87,7 @@ class Layout:
             and self.class_minors == other.class_minors
             and self.peers == other.peers
             and self.child_minors == other.child_minors
+            and self.child_macs == other.child_macs
             and self.entries == other.entries
             and self.received() == other.received())
 

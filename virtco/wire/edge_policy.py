@@ -50,6 +50,7 @@ class Destination(msgspec.Struct, frozen=True, gc=False):
     :ivar weight: w = p/s of VirtCO Eq. (2); the weights of a class sum to 1.
     :ivar rate_bps: guaranteed rate.
     :ivar ceil_bps: upper limit.
+    :ivar macs: addresses of the coflow's VMs there, where all are known.
     """
 
     host: fields.Name
@@ -57,6 +58,7 @@ class Destination(msgspec.Struct, frozen=True, gc=False):
     weight: Annotated[float, msgspec.Meta(ge=0, le=1 + 1e-6)]
     rate_bps: ShareRate
     ceil_bps: WholeRate
+    macs: Macs = ()
 
 
 class CoflowClass(msgspec.Struct, frozen=True, gc=False):

@@ -122,7 +122,7 @@ class Maker:
         return self.choice((
             lambda: ['DeleteTable'], lambda: ['AddTable'],
             lambda: ['ChangeMap', self.choice((
-                'control', 'to', 'others', 'home')),
+                'control', 'to', 'others', 'home', 'peer')),
                      self.few(self.map_key),
                      self.few(self.with_minor(self.map_key))],
             lambda: ['ChangeEntries', self.few(self.entry),

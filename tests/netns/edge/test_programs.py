@@ -232,7 +232,8 @@ def programs():
 class Table:
     """Contents of the maps, without ifindexes.
 
-    :ivar to: addresses with a limit; home: those of the host.
+    :ivar to: addresses with a limit; home: those of the host; peer: those of
+        the receivers of the class FLOW, where they are known.
     """
 
     entries: dict = dataclasses.field(default_factory=dict)
@@ -242,6 +243,7 @@ class Table:
     follows: bool = True
     to: tuple = ()
     home: tuple = ()
+    peer: tuple = ()
 
     def changes(self, port, wire, does_share=False):
         """Have an empty table say the same of a port and an exit.
@@ -259,7 +261,9 @@ class Table:
                        ((0, minors.of_limit(1)),) if does_share
                        else ((port, LIMIT), (wire, UNKNOWN_LIMIT)))},
             'home': {base.MapKey(wire, mac.hex(':')): minors.HOST
-                     for mac in self.home}}
+                     for mac in self.home},
+            'peer': {base.MapKey(FLOW, mac): FLOW for mac in (
+                *(mac.hex(':') for mac in self.peer), base.ANY)}}
         return [
             *(operations.ChangeMap(kind, [], [*found.items()])
               for kind, found in maps.items()
@@ -733,6 +737,60 @@ def test_entries_are_for_addresses_that_ever_sent_something(programs):
         assert sent() == OTHERS
         made.set_up(Table({(*IPS[4], 0): FLOW}, follows=False))
         assert sent() == FLOW
+
+    programs(body)
+
+
+def test_a_class_is_for_its_receivers_and_for_what_has_no_limit(programs):
+    """Another VM of a host with a limit is none; a router may be one, and the
+    controller hears of it.
+    """
+    vm, peer, router, other, shared = (
+        mac_of(name, next(NUMBERS))
+        for name in ('vm', 'peer', 'peer', 'peer', 'peer'))
+    packet = _ipv4('10.0.0.2', frames.UDP, frames.udp(5001))
+    first, later = (_ipv4('10.0.0.2', frames.UDP, frames.udp(5001), fragment)
+                    for fragment in (0x2000, 0x0040))
+    none = {'meeting_ns': 2 ** 63}
+
+    def body(made):
+        def set_up(port=0, **table):
+            made.set_up(Table({(*IPS[4], port): FLOW}, to=(peer, other),
+                              **table))
+            made.change(operations.ChangeMap('to', [], [
+                (base.MapKey(0, shared.hex(':')), minors.of_limit(0))]))
+            for sender in peer, router, other, shared:
+                made.run('to_vm', vm + sender + packet)
+
+        def sent(to, body=packet):
+            return made.run('from_vm', to + vm + body) & 0xffff
+
+        set_up(peer=(peer,))
+        for _ in range(2):
+            assert [*map(sent, (peer, router, other, shared))] == [
+                FLOW, FLOW, LIMIT, FLOW]
+        assert made.reached() == {(made.port, mac.hex(':'))
+                                  for mac in (router, shared)}
+        assert made.counted()[*IPS[4], 0][1] == 8
+        set_up(peer=(other, peer))
+        assert (sent(peer), sent(other)) == (FLOW, FLOW)
+        for table in {}, {'peer': (peer,), 'follows': False}:
+            set_up(**table)
+            assert sent(other) == FLOW and not made.reached()
+        # A port that reaches too many others; one that hears of too many.
+        set_up(peer=(peer,))
+        made.tables.set_device(made.port, {'reaching_ns': 2 ** 63})
+        assert [*map(sent, (peer, router, other))] == [FLOW, OTHERS, LIMIT]
+        made.set_up(Table({(*IPS[4], 0): FLOW}, to=(other,), peer=(peer,)))
+        made.tables.set_device(made.port, none)
+        assert (sent(router), sent(other)) == (FLOW, OTHERS)
+        assert made.reached() == {(made.port, router.hex(':'))}
+        made.tables.set_device(made.port, {**none, 'reaching_ns': 2 ** 63})
+        assert sent(shared) == FLOW
+        set_up(5001, peer=(peer,))
+        sent(peer, first)
+        assert [sent(to, later) for to in (peer, router, other)] == [
+            FLOW, FLOW, LIMIT]
 
     programs(body)
 

@@ -509,6 +509,32 @@ def test_limits_are_of_all_devices(pins):
     assert classifier.dump().maps == table.maps
 
 
+def test_a_class_has_all_its_receivers_while_entries_need_them(pins):
+    def table(*macs, minor):
+        return dataclasses.replace(
+            FULL, entries={entry: minor for entry in FULL.entries},
+            maps={**FULL.maps, 'peer': {base.MapKey(minor, mac): minor
+                                        for mac in (*macs, base.ANY)}})
+
+    classifier = _classifier()
+    for wanted in table(MAC, minor=17), table(OTHER, MAC, minor=18):
+        asked = []
+        classifier._ask = lambda changes, is_other=False, told=asked: (
+            told.extend(changes)
+            or bpf.BpfClassifier._ask(classifier, changes, is_other))
+        classifier.replace(wanted)
+        assert classifier.dump().maps == wanted.maps
+    kinds = [(change.kind, bool(change.stale))
+             if isinstance(change, operations.ChangeMap)
+             else type(change) for change in asked]
+    assert kinds == [('peer', False), operations.ChangeEntries,
+                     ('peer', True)]
+    # The one that tells that others are known comes last, and goes first.
+    added, removed = asked[0].fresh, asked[-1].stale
+    assert added[-1] == (base.MapKey(18, base.ANY), 18)
+    assert removed[0] == base.MapKey(17, base.ANY)
+
+
 def test_at_the_uplink_there_is_one_program(pins):
     """Of the flows of VMs that are here; of two alike the first."""
     flows = [edge_policy.FlowEntry('c', 'v1', '10.0.0.1', '10.0.0.2', minor,

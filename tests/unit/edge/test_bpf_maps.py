@@ -80,7 +80,7 @@ def test_different_entries_have_different_keys(one, other):
 
 
 @given(st.lists(st.tuples(
-    st.sampled_from([bpf_maps.TO, bpf_maps.HOME]),
+    st.sampled_from([bpf_maps.TO, bpf_maps.HOME, bpf_maps.PEER]),
     st.builds(base.MapKey, IFINDEXES, MACS), U32), max_size=4))
 def test_addresses_are_unpacked_as_they_were_packed(wanted):
     assert [*bpf_maps.macs(b''.join(
@@ -153,6 +153,7 @@ def _asserts():
     yield f'REACHED_S == {bpf_maps.REACHED_S}'
     yield f'FRAGMENTED_S == {nft_text._FRAGMENTED_S}'
     yield f'TO == {bpf_maps.TO} && HOME == {bpf_maps.HOME}'
+    yield f'PEER == {bpf_maps.PEER}'
     yield f'HAS_PORTS == {bpf_maps.HAS_PORTS}'
     yield f'HAS_PAIRS == {bpf_maps.HAS_PAIRS}'
     yield f'1 << PORT_BITS == {bpf_maps.NEIGHBOURS}'

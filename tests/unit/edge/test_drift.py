@@ -19,9 +19,10 @@ KEY, OTHER = (base.Entry(5, '10.0.0.1', f'10.0.0.{n}') for n in (2, 3))
 SHOWN = '10.0.0.1 to 10.0.0.{} port 0 at tap1: '
 CONTROL = {base.MapKey(5): 0x9005}
 TO = {base.MapKey(5, 'fa:16:3e:00:00:03'): 0xc106}
+PEER = {base.MapKey(0x11, 'fa:16:3e:00:00:04'): 0x11}
 OTHERS = {base.MapKey(5): 0xc006}
 TABLE = base.Table(frozenset({('tap1', 5)}), {KEY: 0x11}, {
-    'control': CONTROL, 'to': TO, 'others': OTHERS})
+    'control': CONTROL, 'to': TO, 'others': OTHERS, 'peer': PEER})
 
 
 @given(st.sets(st.sampled_from(sorted(TREE))),
@@ -49,16 +50,21 @@ def test_classes(missing, slow):
      SHOWN.format(3) + '18 instead of None'),
     ({'entries': {KEY: 0x11, OTHER._replace(ifindex=0): 0x12}},
      '10.0.0.1 to 10.0.0.3 port 0 at (0): 18 instead of None'),
-    ({'maps': {'to': TO, 'others': OTHERS}},
+    ({'maps': {'to': TO, 'others': OTHERS, 'peer': PEER}},
      'control packets of tap1 are in another class'),
     ({'maps': {**TABLE.maps, 'control': CONTROL | {base.MapKey(9): 0x9009}}},
      'control packets of (9) are in another class'),
-    ({'maps': {'control': CONTROL, 'others': OTHERS}},
+    ({'maps': {'control': CONTROL, 'others': OTHERS, 'peer': PEER}},
      'what tap1 sends unmanaged to fa:16:3e:00:00:03 is in another class'),
     ({'maps': {**TABLE.maps, 'others': {base.MapKey(5): 0xc007}}},
      'what tap1 sends unmanaged to others is in another class'),
     ({'maps': {**TABLE.maps, 'others': OTHERS | {base.MapKey(9): 0xc007}}},
-     'what (9) sends unmanaged to others is in another class')])
+     'what (9) sends unmanaged to others is in another class'),
+    ({'maps': {**TABLE.maps, 'peer': PEER | {
+        base.MapKey(0x12, 'fa:16:3e:00:00:05'): 0x12}}},
+     'surplus receiver fa:16:3e:00:00:05 of class 0x12'),
+    ({'maps': {**TABLE.maps, 'peer': {}}},
+     'missing receiver fa:16:3e:00:00:04 of class 0x11')])
 def test_entries(have, line):
     assert [*show.entry_lines(dataclasses.replace(TABLE, **have), TABLE)
             ] == [line]

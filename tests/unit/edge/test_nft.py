@@ -294,6 +294,18 @@ def test_packets_of_the_host_are_told_at_the_uplink(monkeypatch):
         'delete set netdev virtco nearby_2\n')
 
 
+def test_receivers_are_not_told_apart():
+    policy = structs.replace(
+        test_tcplan.policy([test_tcplan.coflow(16, 1e6)]),
+        unmanaged=edge_policy.Unmanaged(1e6))
+    coflow, = policy.classes
+    to, = coflow.destinations
+    policy = structs.replace(policy, classes=(structs.replace(
+        coflow, destinations=(structs.replace(to, macs=(MAC,)),)),))
+    maps = nft.NftClassifier(_Kernel()).build_table(policy, [], {}).maps
+    assert maps.keys() == {'control', 'home', 'to', 'others'}
+
+
 @pytest.mark.parametrize('learns', [True, False])
 def test_unknown_ports_are_limited_by_destination(learns):
     """Those to whom nobody near is sent to share a class, where it is known

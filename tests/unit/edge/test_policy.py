@@ -20,7 +20,7 @@ DOCUMENT = {
         'coflow_id': 'c1', 'name': 'C1', 'minor': 16, 'rate_bps': 5e7,
         'ceil_bps': 1e8, 'prio': 0, 'destinations': [
             {'host': 'h2', 'minor': 17, 'weight': 1.0, 'rate_bps': 5e7,
-             'ceil_bps': 1e8}]}],
+             'ceil_bps': 1e8, 'macs': ['fa:16:3e:00:00:02']}]}],
     'flows': [{'coflow_id': 'c1', 'src_vm': 'v1', 'src_ip': '10.0.0.1',
                'dst_ip': '10.0.0.2', 'minor': 17, 'dst_port': None}],
     'received': [{'src_ip': '10.0.0.2', 'dst_ip': '10.0.0.1',

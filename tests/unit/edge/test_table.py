@@ -119,6 +119,24 @@ def test_limits_are_by_destination_and_others_by_port():
         base.MapKey(5): 0xc005, base.MapKey(6): 0xc006}
 
 
+def test_receivers_are_of_classes_where_there_are_limits(monkeypatch):
+    first, second, third = (edge_policy.Destination(
+        f'h{minor}', minor, 0.5, 1e6, 1e6, macs)
+        for minor, macs in ((18, ('m1', 'm2')), (17, ('m1',)), (19, ())))
+    coflow = structs.replace(test_tcplan.coflow(16, 1e6),
+                             destinations=(first, second, third))
+    limits = {'unmanaged': edge_policy.Unmanaged(1e6)}
+    known = {base.MapKey(17, 'm1'): 17, base.MapKey(17, base.ANY): 17}
+    assert build([], [port()], classes=(coflow,), **limits).maps['peer'] == {
+        **known, **dict.fromkeys((base.MapKey(18, 'm1'), base.MapKey(18, 'm2'),
+                                  base.MapKey(18, base.ANY)), 18)}
+    assert 'peer' not in build([], [port()], classes=(coflow,)).maps
+    # All of a class or none, and always the same ones.
+    monkeypatch.setattr(base, 'MOST_PEERS', 4)
+    assert build([], [port()], classes=(coflow,), **limits
+                 ).maps['peer'] == known
+
+
 def test_addresses_are_compared_in_one_form():
     assert base.address('FD00:0::1') == 'fd00::1'
     assert base.address('10.0.0.1') == '10.0.0.1'

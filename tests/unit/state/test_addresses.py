@@ -19,8 +19,8 @@ def test_ports_of_one_vm_are_joined():
     found = addresses.Addresses()
     assert found.learn('h0', [port('a', '1'), port('b', '2'),
                               port('a', '3', '4')]) == {'a', 'b'}
-    assert found.of_vm == {'a': ('h0', ('1', '3', '4'), FREE),
-                           'b': ('h0', ('2',), FREE)}
+    assert found.of_vm == {'a': ('h0', ('1', '3', '4'), FREE, ()),
+                           'b': ('h0', ('2',), FREE, ())}
 
 
 def test_caps_of_a_vms_ports_add_up():
@@ -28,10 +28,25 @@ def test_caps_of_a_vms_ports_add_up():
     assert found.learn('h0', [
         port('a', egress_cap_bps=2e9, ingress_cap_bps=3e9),
         port('a', egress_cap_bps=1e9), port('b', '2')]) == {'a', 'b'}
-    assert found.of_vm['a'] == ('h0', (), (3e9, math.inf))
+    assert found.of_vm['a'] == ('h0', (), (3e9, math.inf), ())
     assert found.learn('h0', [port('a', egress_cap_bps=3e9),
                               port('b', '2', ingress_cap_bps=1e9)]) == {'b'}
-    assert found.of_vm['b'] == ('h0', ('2',), (math.inf, 1e9))
+    assert found.of_vm['b'] == ('h0', ('2',), (math.inf, 1e9), ())
+
+
+def test_ethernet_addresses_are_told_where_all_are_known():
+    def known(*macs):
+        found = addresses.Addresses()
+        found.learn('h0', [port('a', mac=mac) for mac in macs])
+        return found.of_vm['a'][3]
+
+    one, two = 'fa:16:3e:00:00:01', 'fa:16:3e:00:00:02'
+    assert known(two, one.upper()) == (two, one)
+    for macs in ('', one), (one, ''), (one, '', two), ('x',), (one, one[:-1]):
+        assert known(*macs) == ()
+    found = addresses.Addresses()
+    for mac, changed in (one, {'a'}), (one, set()), (two, {'a'}):
+        assert found.learn('h0', [port('a', mac=mac)]) == changed
 
 
 def test_only_what_changed_is_told():
@@ -40,7 +55,7 @@ def test_only_what_changed_is_told():
     assert found.learn('h0', [port('a', '1'), port('b', '2')]) == set()
     assert found.learn('h0', [port('a', '1'), port('b', '3')]) == {'b'}
     assert found.learn('h0', [port('b', '3')]) == {'a'}
-    assert found.of_vm == {'b': ('h0', ('3',), FREE)}
+    assert found.of_vm == {'b': ('h0', ('3',), FREE, ())}
     assert found.learn('h0', []) == {'b'}
     assert found.learn('h0', []) == set()
 
@@ -51,10 +66,10 @@ def test_a_vm_that_moved_is_where_it_was_told_last():
     assert found.learn('h1', [port('a', '1')]) == {'a'}
     # The host that it left tells later, or not at all.
     assert found.learn('h0', [port('b', '2')]) == set()
-    assert found.of_vm == {'a': ('h1', ('1',), FREE),
-                           'b': ('h0', ('2',), FREE)}
+    assert found.of_vm == {'a': ('h1', ('1',), FREE, ()),
+                           'b': ('h0', ('2',), FREE, ())}
     assert found.learn('h1', []) == {'a'}
-    assert found.of_vm == {'b': ('h0', ('2',), FREE)}
+    assert found.of_vm == {'b': ('h0', ('2',), FREE, ())}
 
 
 def test_a_vm_that_moves_is_not_lost_by_the_host_that_it_leaves():
@@ -63,11 +78,11 @@ def test_a_vm_that_moves_is_not_lost_by_the_host_that_it_leaves():
     found.learn('h1', [port('a', '1')])
     # Another one came there meanwhile.
     found.learn('h0', [port('a', '1'), port('b', '2')])
-    assert found.of_vm['a'] == ('h1', ('1',), FREE)
+    assert found.of_vm['a'] == ('h1', ('1',), FREE, ())
     found.learn('h0', [port('a', '1', '7'), port('b', '2')])
-    assert found.of_vm['a'] == ('h0', ('1', '7'), FREE)
+    assert found.of_vm['a'] == ('h0', ('1', '7'), FREE, ())
     assert found.learn('h0', [port('b', '2')]) == {'a'}
-    assert found.of_vm['a'] == ('h1', ('1',), FREE)
+    assert found.of_vm['a'] == ('h1', ('1',), FREE, ())
     assert found.learn('h1', []) == {'a'} and 'a' not in found.of_vm
 
 
@@ -77,7 +92,7 @@ def test_where_nova_has_a_vm_its_host_tells_of_it():
     found.tell({'a': ()}, {'a': 'h0'})
     found.learn('h0', [port('a', '1')])
     assert found.learn('h9', [port('a', '6', egress_cap_bps=8)]) == set()
-    assert found.of_vm == {'a': ('h0', ('1',), FREE)}
+    assert found.of_vm == {'a': ('h0', ('1',), FREE, ())}
     assert found.vm_at('6') is None
     # It moved there after all.
     assert found.tell({'a': ()}, {'a': 'h9'}) == {'a'}
@@ -120,12 +135,12 @@ def test_what_nova_tells_counts_where_a_host_reports_no_address():
     # Where a VM is, its host says.
     assert found.of_vm == {}
     assert found.learn('h0', [port('a'), port('b', '2')]) == {'a', 'b'}
-    assert found.of_vm == {'a': ('h0', ('7', '8'), FREE),
-                           'b': ('h0', ('2',), FREE)}
+    assert found.of_vm == {'a': ('h0', ('7', '8'), FREE, ()),
+                           'b': ('h0', ('2',), FREE, ())}
     assert found.vm_at('8') == 'a' and found.vm_at('9') is None
     assert found.tell({'a': ('7',), 'b': ('6',)}) == {'a'}
     assert found.vm_at('8') is None
     assert found.learn('h0', [port('a'), port('b', '2')]) == set()
     assert found.tell({}) == {'a'}
-    assert found.of_vm['a'] == ('h0', (), FREE)
+    assert found.of_vm['a'] == ('h0', (), FREE, ())
     assert found.vm_at('7') is None

@@ -216,8 +216,8 @@ def test_what_is_shown_is_made_once():
 def test_the_table_has_hosts_and_addresses():
     found = tracked(dst_port=99)
     free = (math.inf, math.inf)
-    addresses = {'vm0': ('h0', ('10.0.0.1',), free),
-                 'vm2': ('h2', ('10.0.0.3',), free)}
+    addresses = {'vm0': ('h0', ('10.0.0.1',), free, ('m0',)),
+                 'vm2': ('h2', ('10.0.0.3',), free, ('m2', 'm3'))}
     table = shown(found, addresses).table
     assert shown(found).table is table
     assert table.pairs == found.route.pairs
@@ -226,6 +226,8 @@ def test_the_table_has_hosts_and_addresses():
         ('10.0.0.1',), 'h1', ())
     assert (second.src_ips, second.dst_ips) == (
         ('10.0.0.1',), ('10.0.0.3',))
+    assert (first.dst_macs, second.dst_macs) == ((), ('m2', 'm3'))
+    assert table.macs == {'h2': ('m2', 'm3')}
     assert (third.src_vm, third.src_host, third.src_ips) == ('vm1', 'h1', ())
     found.readdress()
     assert shown(found).table is not table
@@ -736,8 +738,8 @@ def test_caps_of_the_flavor_count_until_the_host_reports_the_port():
     for host, is_reported in (('h0', True), ('h1', False)):
         found.readdress()
         one = shown(found, {
-            'vm0': (host, (), (math.inf, 1e6)),
-            'vm2': ('h2', (), (math.inf, 2e6))}).live
+            'vm0': (host, (), (math.inf, 1e6), ()),
+            'vm2': ('h2', (), (math.inf, 2e6), ())}).live
         assert one.capped.rates_bps == {
             ('h2', 'ingress', 'vm2'): 2e6} | (
                 {} if is_reported else {('h0', 'egress', 'vm0'): 5e6})

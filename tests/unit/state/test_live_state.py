@@ -464,7 +464,7 @@ def test_a_host_is_stored_and_loaded(state):
                       [stored(progress='[20, 10, 0]')])
     again.load_hosts([types.SimpleNamespace(**host_state.encoded(row))])
     assert again._addresses.of_vm == {
-        'g-0': ('h0', ('10.0.0.1',), (math.inf, math.inf))}
+        'g-0': ('h0', ('10.0.0.1',), (math.inf, math.inf), ())}
     again.intake('h0', report(60, ports=[port]), 2.0)
     assert sent(again) == pytest.approx([40, 20, 0])
 

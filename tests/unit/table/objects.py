@@ -86,7 +86,8 @@ def _class(link, coflow, place, left, rates, taken, borrows):
         min(place, 7), tuple(edge_policy.Destination(
             host, taken[coflow_table.destination_key(coflow.coflow_id, host)],
             size / total if total > 0 else 1 / len(left), rates[host],
-            link.egress_bps if borrows else rates[host])
+            link.egress_bps if borrows else rates[host],
+            coflow.macs.get(host, ()))
             for host, size in sorted(left.items())))
 
 

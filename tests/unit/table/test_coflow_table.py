@@ -272,6 +272,32 @@ def test_addresses_of_two_families_do_not_meet():
         ('10.0.0.1', '10.0.0.2'), ('fd00::1', 'fd00::2')}
 
 
+def test_a_class_has_the_ethernet_addresses_of_its_receivers():
+    """None where one is not known, or there are too many; others are news."""
+    def flow(dst, *macs, src='h0'):
+        return vm_flow(src, dst, dst_macs=macs)
+
+    def to(made, host='h0'):
+        (one,) = made.policies[host].classes
+        return {child.host: child.macs for child in one.destinations}
+
+    made = make([table_coflow('a', flow('h1', 'm2', 'm1'), flow('h1', 'm3'),
+                              flow('h2', 'm4'), flow('h2'))])
+    assert to(made) == {'h1': ('m1', 'm2', 'm3'), 'h2': ()}
+    many = tuple(f'm{number}' for number in range(1024))
+    for macs, expected in ((many, len(many)), ((*many, 'm'), 0)):
+        found = to(make([table_coflow('a', flow('h1', *macs))]))
+        assert len(found['h1']) == expected
+    first = make([table_coflow('a', flow('h1', 'm1'),
+                               flow('h1', 'm1', src='h2'))])
+    assert to(first) == to(first, 'h2') == {'h1': ('m1',)}
+    for mac in 'm1', 'm2':
+        again = make([table_coflow('a', flow('h1', mac),
+                                   flow('h1', mac, src='h2'))],
+                     minors=first.minors, before=first)
+        assert {*again.changed} == ({'h0', 'h2'} if mac == 'm2' else set())
+
+
 def test_entries_are_made_anew_when_minors_change_only():
     table = table_coflow('a', vm_flow('h0', 'h1'), vm_flow('h0', 'h2')).table
     first = table.entries('h0', {'h1': 5})

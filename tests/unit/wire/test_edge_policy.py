@@ -11,7 +11,7 @@ from virtco import exception
 from virtco.wire import edge_policy
 
 DESTINATION = {'host': 'h1', 'minor': 17, 'weight': 1.0, 'rate_bps': 1e8,
-               'ceil_bps': 2e8}
+               'ceil_bps': 2e8, 'macs': ['fa:16:3e:00:00:03']}
 CLASS = {'coflow_id': 'a', 'name': 'A', 'minor': 16, 'rate_bps': 1e8,
          'ceil_bps': 3e8, 'prio': 2, 'destinations': [DESTINATION]}
 FLOW = {'coflow_id': 'a', 'src_vm': 'v', 'src_ip': '10.0.0.1',
@@ -126,7 +126,7 @@ def test_lists_have_bounds(path, most):
 
 
 @pytest.mark.parametrize('path', [('unmanaged', 'others_macs'),
-                                  (*LIMIT_0, 'macs')])
+                                  (*LIMIT_0, 'macs'), (*TO_0, 'macs')])
 def test_macs_have_bounds(path):
     mac = 'fa:16:3e:00:00:01'
     assert len(at(read((path, [mac] * 1024)), path)) == 1024
@@ -167,9 +167,11 @@ def test_what_may_be_missing():
     document = changed((('flows', 0, 'dst_port'), None),
                        (('received', 0, 'dst_port'), None),
                        (('unmanaged',), None))
+    del document['classes'][0]['destinations'][0]['macs']
     policy = edge_policy.EdgePolicy.from_dict(document)
     assert policy.flows[0].dst_port is policy.received[0].dst_port is None
     assert policy.unmanaged is None
+    assert policy.classes[0].destinations[0].macs == ()
     for key in ('classes', 'flows', 'received', 'unmanaged'):
         del document[key]
     assert edge_policy.EdgePolicy.from_dict(document) == (
@@ -179,7 +181,8 @@ def test_what_may_be_missing():
 def test_a_document_is_read_as_it_was_written():
     policy = read()
     assert policy.to_dict() == changed(
-        (('classes',), ({**CLASS, 'destinations': (DESTINATION,)},)),
+        (('classes',), ({**CLASS, 'destinations': (
+            {**DESTINATION, 'macs': tuple(DESTINATION['macs'])},)},)),
         (('flows',), (FLOW,)), (('received',), (RECEIVED,)),
         (('unmanaged',), {
             'others_bps': 1e7, 'others_macs': ('fa:16:3e:00:00:02',),
