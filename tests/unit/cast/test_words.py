@@ -249,7 +249,7 @@ def test_files_that_cannot_be_read_are_not_sent(tmp_path, monkeypatch):
         return read(made, where)
 
     monkeypatch.setattr(torrents.libtorrent, 'set_piece_hashes', shrink)
-    with pytest.raises(exception.Invalid, match='can be read .file too sho'):
+    with pytest.raises(exception.Invalid, match='files that can be read'):
         torrents.describe(path)
 
 
