@@ -98,8 +98,7 @@ class BpfClassifier(classifier.Classifier):
         return self.kernel.bpf_read([*map(operations.MapListing, names)])
 
 
-_KINDS: dict[int, base.SmallMap] = {
-    bpf_maps.TO: 'to', bpf_maps.HOME: 'home', bpf_maps.PEER: 'peer'}
+_NAMES = {kind: name for name, kind in bpf_maps.KINDS.items()}
 
 
 def _maps(known: dict[int, bpf_maps.Device], macs: bytes
@@ -114,5 +113,5 @@ def _maps(known: dict[int, bpf_maps.Device], macs: bytes
             found.setdefault('others', {})[
                 base.MapKey(ifindex)] = bpf_maps.minor(device.others)
     for place, key, classid in bpf_maps.macs(macs):
-        found.setdefault(_KINDS[place], {})[key] = bpf_maps.minor(classid)
+        found.setdefault(_NAMES[place], {})[key] = bpf_maps.minor(classid)
     return found

@@ -33,6 +33,8 @@ SETTINGS = struct.Struct('=II')
 HAS_PORTS, HAS_PAIRS = 1, 2
 MAC_KEY, CLASSID = struct.Struct('=IH6s'), struct.Struct('=I')
 TO, HOME, PEER = 0, 1, 2
+#: Kinds of keys in the map ``macs``, by the small map that is kept there.
+KINDS: dict[base.SmallMap, int] = {'to': TO, 'home': HOME, 'peer': PEER}
 IFINDEX = struct.Struct('=I')
 LINK = struct.Struct('=II')
 _DEVICE = struct.Struct('=IIIIQQQQQQ')

@@ -87,8 +87,7 @@ def _change_map(tables: pinned.Tables, change: operations.ChangeMap) -> None:
             tables.set_device(key.number,
                               {change.kind: bpf_maps.classid(minor)})
         return
-    kind = {'to': bpf_maps.TO, 'home': bpf_maps.HOME,
-            'peer': bpf_maps.PEER}[change.kind]
+    kind = bpf_maps.KINDS[change.kind]
     tables.replace('macs', (
         bpf_maps.mac_key(kind, key) for key in change.stale), {
             bpf_maps.mac_key(kind, key): bpf_maps.CLASSID.pack(
